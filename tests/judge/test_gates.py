@@ -97,6 +97,19 @@ def test_a_bug_is_shown_by_a_check_that_the_parent_fails_and_the_step_passes(
     assert corrected_at(checks, parents, LIMITS) == ("ragged" if shown else None)
 
 
+def test_a_multiple_of_an_error_that_is_rounding_fails_nothing() -> None:
+    checks = {
+        "small": msgspec.structs.replace(with_error("correct", 9.0), rounding=True),
+        "large": with_error("correct", 1.9),
+    }
+    assert accuracy_gate(checks, LIMITS, "ref").why.values["times_reference"] == 1.9
+    del checks["large"]
+    gate = accuracy_gate(checks, LIMITS, "ref")
+    assert gate.state == GateState.PASSED
+    assert sentence(gate.why).endswith("at small > 2x, which is no more than rounding")
+    assert corrected_at({"small": with_error("correct", 1.0)}, checks, LIMITS) is None
+
+
 def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     over = Ratio(2.0, 1.9, 2.1)
     faster = faster_gate(over, LIMITS)

@@ -207,6 +207,43 @@ def test_an_error_in_few_large_elements_is_compared_over_many_draws(
     assert worse / 2.2 < (found.times_reference or 0.0) < most  # four deviations of 24 draws
 
 
+@pytest.mark.parametrize(
+    ("error", "allowed", "kind", "rounding"),
+    [
+        (3e-6, 1e-4, torch.float32, True),  # a sum by atomics
+        (6e-6, 1e-4, torch.float32, False),  # three products in bfloat16 for one in float32
+        (3e-4, 1e-2, torch.float32, False),  # TF32
+        (2e-7, 2e-6, torch.float32, False),
+        (1e-3, 2e-3, torch.float16, False),
+    ],
+)
+def test_an_error_of_rounding_is_not_held_against_a_step(
+    error: float, allowed: float, kind: torch.dtype, rounding: bool
+) -> None:
+    """However near the reference is."""
+    study = study_of(lambda x: x.double() * 1.1)
+    study.inputs = lambda shape, generator: {"x": torch.randn(40, 30, generator=generator)}
+    study.tolerance = Tolerance(absolute=math.inf, relative=allowed)
+
+    def off(x: Any, by: float) -> Any:
+        return (x.double() * 1.1 * (1 + by)).to(kind)
+
+    found = outcome(study, lambda x: off(x, error), peer=lambda x: off(x, 0.0))
+    assert (found.status, found.rounding) == (CheckResult.CORRECT, rounding)
+    assert not_none(found.times_reference) > 2
+
+
+@pytest.mark.parametrize(("refused", "status"), [("", "correct"), ("too far", "wrong")])
+def test_a_studys_own_check_decides_and_our_errors_stand_beside_it(
+    refused: str, status: str
+) -> None:
+    study = study_of(lambda x: x.double() * 2, accepts=lambda inputs, out: refused)
+    found = outcome(study, lambda x: x * 2.1, peer=lambda x: x * 2)
+    assert (found.status, found.why) == (status, refused)
+    assert found.rounding == (not refused)
+    assert found.relative == pytest.approx(0.05, rel=1e-3)
+
+
 def test_how_many_elements_make_up_a_norm() -> None:
     counted = deviation.elements_in_norm
     assert counted(torch.ones(3, 5)) == pytest.approx(15)

@@ -30,6 +30,7 @@ class CheckRow:
     max_abs: float | None = None
     relative: float | None = None
     times_reference: float | None = None
+    rounding: bool = dataclasses.field(default=False, repr=False)
     kind: str = ""
     varies: bool = False
     output: str = ""

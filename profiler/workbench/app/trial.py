@@ -88,7 +88,7 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
     known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
     if trial.accepted and not trial.differs:
         known.append(trial.errors[problem.baseline.name])
-    base = RELATIVE.get(trial.dtype, INTEGERS)
+    base = max(RELATIVE.get(kind, INTEGERS) for kind in (trial.dtype, trial.rounds))
     relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
     half = trial.dtype in ("float16", "bfloat16") and known and trial.exact
     one = UNIT[trial.dtype] if half else base

@@ -26,6 +26,7 @@ from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
 from workbench.study.files import alone, is_plain_name, require_inside, stands, write_bytes
+from workbench.study.values import Tolerance
 from workbench.study.workspace import CONFIG_FILE, find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 
@@ -124,15 +125,17 @@ class Attempt:
     @shown
     def times_reference_error(self) -> float | None:
         """The error relative in norm as a multiple of the first reference's; None without one,
-        where the error is below half a unit in the last place, and of one call with few outputs.
+        where the error is no more than rounding, and of one call with few outputs.
         """
         if self.row is not None:
-            worst = max((c.relative or 0.0 for c in self.row.checks.values()), default=0.0)
-            times = self.row.accuracy.times_reference if self.row.accuracy else None
-            return times if worst > self.rounding else None
+            accuracy = self.row.accuracy
+            return accuracy.times_reference if accuracy and not accuracy.rounding else None
         own = None if self.trial.few else self.trial.errors.get(self.problem.baseline.name)
         against = [self.trial.errors.get(module.name) for module in self.problem.references[:1]]
-        if not own or not any(against) or not self.trial.exact or own[1] <= self.rounding:
+        if not own or not any(against) or not self.trial.exact or self.trial.accepted:
+            return None
+        bound = Tolerance(absolute=self.facts.absolute, relative=self.facts.relative)
+        if bound.is_rounding(own[1], UNIT.get(self.trial.dtype, 0.0)):
             return None
         return own[1] / against[0][1] if against[0] and against[0][1] else None
 
@@ -140,11 +143,6 @@ class Attempt:
     def against(self) -> str:
         """What the first reference is called."""
         return self.problem.references[0].called if self.problem.references else ""
-
-    @property
-    def rounding(self) -> float:
-        """Half a unit in the last place of the inputs' type."""
-        return UNIT.get(self.trial.dtype, 0.0) / 2
 
     @property
     @shown

@@ -103,8 +103,9 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     ``times_reference`` is the worst error as a multiple of the primary reference's error on the
     same inputs, and ``kind`` the kind of inputs that it comes from: empty for the plain ones.
-    ``varies``: the same inputs gave other bits. ``output`` is the one of several that decided, and
-    ``hint`` the way out of what is wrong.
+    ``rounding``: that error is no more than rounding, or the study's own check accepts it, so that
+    the multiple fails nothing. ``varies``: the same inputs gave other bits. ``output`` is the one
+    of several that decided, and ``hint`` the way out of what is wrong.
     """
 
     status: CheckResult
@@ -112,6 +113,7 @@ class CheckOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     max_abs: Number | None = None
     relative: Number | None = None
     times_reference: Number | None = None
+    rounding: bool = False
     kind: str = ""
     varies: bool = False
     output: str = ""

@@ -226,8 +226,8 @@ def corrected_at(
 
 
 def _fails(check: Check, gates: Gates) -> bool:
-    error = check.times_reference
-    return check.status not in HARMLESS or (error is not None and error > gates.max_error)
+    beyond = not check.rounding and (check.times_reference or 0.0) > gates.max_error
+    return check.status not in HARMLESS or beyond
 
 
 def shows_bug(gates: Sequence[Gate]) -> bool:
@@ -342,13 +342,14 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
 @dataclass(frozen=True)
 class Accuracy:
     """The largest error as a multiple of the primary reference's on the same inputs, where it is,
-    and on inputs of which ``kind`` (empty: the plain ones). ``varies`` are the shapes at which the
-    same inputs gave other bits.
+    and on inputs of which ``kind`` (empty: the plain ones). ``rounding``: it is too small for that
+    to count. ``varies`` are the shapes at which the same inputs gave other bits.
     """
 
     times_reference: float
     shape: str
     kind: str = ""
+    rounding: bool = False
     varies: tuple[str, ...] = ()
 
     @property
@@ -360,7 +361,7 @@ class Accuracy:
 def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
     """Over all shapes and kinds of inputs; None where it was not collected at any."""
     errors = {
-        shape: float(check.times_reference)
+        shape: (not check.rounding, float(check.times_reference))
         for shape, check in checks.items()
         if check.times_reference is not None
     }
@@ -368,9 +369,10 @@ def accuracy_of(checks: Mapping[str, Check]) -> Accuracy | None:
         return None
     worst = max(errors, key=errors.__getitem__)
     return Accuracy(
-        times_reference=errors[worst],
+        times_reference=errors[worst][1],
         shape=worst,
         kind=checks[worst].kind,
+        rounding=checks[worst].rounding,
         varies=tuple(shape for shape, check in checks.items() if check.varies),
     )
 
@@ -383,11 +385,13 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
         message = f"no error of the reference to compare with{_varying(varies)}"
         absent = finding("accurate.not_collected", message, varies=varies)
         return Gate(ACCURATE, GateState.OPEN, absent, binding=False)
-    passed = accuracy.times_reference <= gates.max_error
+    within = accuracy.times_reference <= gates.max_error
+    passed = within or accuracy.rounding
     output, unknown = checks[accuracy.shape].output, _unknown(checks)
     message = (
         f"{accuracy.times_reference:.3g}x the error of {reference} at {accuracy.where}"
-        f"{f' in {output!r}' if output else ''} {'≤' if passed else '>'} {gates.max_error:g}x"
+        f"{f' in {output!r}' if output else ''} {'≤' if within else '>'} {gates.max_error:g}x"
+        f"{', which is no more than rounding' if passed and not within else ''}"
         f"{'; not collected at ' if unknown else ''}{', '.join(unknown)}{_varying(varies)}"
     )
     why = finding(

@@ -264,7 +264,8 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     """The result of a trial. ``inputs`` and ``outputs`` are in words, at the first shape.
 
     ``destinations`` are inputs that are only written into, ``in_place`` those that are changed.
-    ``exact``: the reference takes doubles; else ``refusal`` says why not. ``dtype`` is the inputs'.
+    ``exact``: the reference takes doubles; else ``refusal`` says why not, and ``rounds`` to which
+    type it rounds its result, if that is why. ``dtype`` is the inputs'.
     ``bytes`` are those of a call by shape, as it prints, and ``largest`` is the largest absolute
     value that is expected. ``errors`` are absolute and relative, by variant that was called, and
     ``failures`` say why others could not be. ``differs`` says at which place the baseline has
@@ -283,6 +284,7 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     in_place: tuple[str, ...] = ()
     exact: bool = True
     refusal: str = ""
+    rounds: str = ""
     dtype: str = ""
     bytes: dict[str, float] = {}
     largest: float = 0.0

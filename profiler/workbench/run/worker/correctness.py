@@ -56,8 +56,9 @@ DRAWS_SECONDS = 10.0  # of one kind of input at one shape, after which no furthe
 class ComparedCall:
     """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
     the ``output`` that is worst beside it. ``errors`` are both by output, absolute where an output
-    has few numbers, and the primary reference's then half a unit in the last place or more. So many
-    ``elements`` make up the norm of an output at least.
+    has few numbers, and the primary reference's then half a unit in the last place or more; and
+    whether that output's is no more than ``rounding``. So many ``elements`` make up the norm of an
+    output at least.
     """
 
     absolute: float
@@ -68,7 +69,8 @@ class ComparedCall:
     output: str = ""
     hint: str = ""
     times: float | None = None
-    errors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rounding: bool = False
+    errors: Mapping[str, tuple[float, float, bool]] = field(default_factory=dict)
     elements: float = FEW
 
     @property
@@ -114,7 +116,9 @@ def check_once(
         touched = calls.touched()
         del calls, out
         expected = expected_of(study.reference(**copied(drawn, in_place)))
-        call, errors = judged(kept, expected, tolerance_at(study.tolerance, shape))
+        bound = tolerance_at(study.tolerance, shape)
+        is_authority = hasattr(study, "accepts")  # our errors stand beside what it says
+        call, errors = judged(kept, expected, NO_BOUND if is_authority else bound)
         refused = "" if call.why else refused_by(study, copied(drawn, in_place), kept)
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
@@ -122,9 +126,11 @@ def check_once(
     if call.why or peer is None:
         return call
     del kept
-    with_reference = beside(call, errors, expected, peer, copied(drawn, in_place), in_place)
+    inputs = copied(drawn, in_place)
+    is_rounding = (lambda *_: True) if is_authority else bound.is_rounding
+    with_reference = beside(call, errors, expected, peer, inputs, in_place, is_rounding)
     # What the study's own check accepts may be of another type than the reference's result.
-    return call if with_reference.why and hasattr(study, "accepts") else with_reference
+    return call if with_reference.why and is_authority else with_reference
 
 
 # By output: its type, its name in the reference, and its errors, absolute and relative.
@@ -160,6 +166,7 @@ def beside(
     peer: RunFunction,
     inputs: Inputs,
     in_place: Sequence[str],
+    is_rounding: Callable[[float, float], bool],
 ) -> ComparedCall:
     """Add the error of the primary reference on the same inputs, where it has one.
 
@@ -171,6 +178,7 @@ def beside(
     except Exception:  # it does not support these inputs, for whatever reason
         return call
     errors_by_output: dict[str, tuple[float, float]] = {}
+    rounding: dict[str, bool] = {}
     for name, (kind, wanted, error) in errors.items():
         out, right = its.tensors[theirs[wanted]], expected.tensors[wanted]
         absolute, relative = math.nan, math.nan
@@ -183,39 +191,53 @@ def beside(
             what = f"'{name}' is" if name else "its result is"
             why = f"{what} {type_name}, where the primary reference gives {its_own}"
             return replace(call, why=why, output=name, hint=f"return {its_own}")
-        errors_by_output[name] = error[1], relative
-        pair = error[1], relative
+        errors_by_output[name] = pair = error[1], relative
+        unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
+        rounding[name] = is_rounding(error[1], unit)
         if out.numel() < FEW:
             # A reference that sums in a wider type is nearer than a result of this type can be.
-            unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
             pair = error[0], max(absolute, unit / 2 * largest(right))
         elements = min(call.elements, elements_in_norm(right))
-        call = replace(call, errors={**call.errors, name: pair}, elements=elements)
+        errors_so_far = {**call.errors, name: (*pair, rounding[name])}
+        call = replace(call, errors=errors_so_far, elements=elements)
     rated = {
-        name: times
+        name: (not rounding[name], times)
         for name, (e, r) in errors_by_output.items()
         if (times := multiple(e, r)) is not None
     }
     if not rated:
         return replace(call, reference=max((r for _, r in errors_by_output.values()), default=None))
     worst = max(rated, key=rated.__getitem__)
-    return replace(call, reference=errors_by_output[worst][1], times=rated[worst], output=worst)
+    return replace(
+        call,
+        reference=errors_by_output[worst][1],
+        times=rated[worst][1],
+        rounding=rounding[worst],
+        output=worst,
+    )
 
 
 def worse_of(outcome: CheckOutcome, call: ComparedCall, kind: str) -> CheckOutcome:
     """The worst of what was found and of one more call, on inputs of a ``kind``."""
     times = call.times_reference
-    worse = times is not None and (outcome.times_reference or 0.0) < times
+    worse = times is not None and rank(outcome) < (not call.rounding, times)
     larger = outcome.times_reference is None and (outcome.relative or 0.0) <= call.relative
     return structs.replace(
         outcome,
         max_abs=max(outcome.max_abs or 0.0, call.absolute),
         relative=max(outcome.relative or 0.0, call.relative),
         times_reference=times if worse else outcome.times_reference,
+        rounding=call.rounding if worse else outcome.rounding,
         kind=kind if worse else outcome.kind,
         varies=outcome.varies or call.varies,
         output=call.output if worse or (larger and times is None) else outcome.output,
     )
+
+
+def rank(outcome: CheckOutcome) -> tuple[bool, float]:
+    """How bad its multiple is: one of an error that is no more than rounding is never worse."""
+    times = outcome.times_reference
+    return times is not None and not outcome.rounding, times or 0.0
 
 
 def is_due(calls: Sequence[ComparedCall], least: int, began: float) -> bool:
@@ -228,16 +250,19 @@ def is_due(calls: Sequence[ComparedCall], least: int, began: float) -> bool:
 
 def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> CheckOutcome:
     """Take one root mean square of errors over all ``calls``, where an output has few elements."""
-    ratios: dict[str, float] = {}
+    ratios: dict[str, tuple[bool, float]] = {}
     for name in calls[0].errors if calls[0].elements < FEW else ():
-        pairs = [call.errors[name] for call in calls if name in call.errors]
-        ours, theirs = (math.hypot(*errors) for errors in zip(*pairs, strict=True))
+        errors = [call.errors[name] for call in calls if name in call.errors]
+        ours, theirs = (math.hypot(*(error[side] for error in errors)) for side in (0, 1))
         if (times := multiple(ours, theirs)) is not None:
-            ratios[name] = times
+            ratios[name] = not all(rounding for _, _, rounding in errors), times
     output = max(ratios, key=ratios.__getitem__, default="")
-    if not ratios or ratios[output] <= (worst.times_reference or 0.0):
+    if not ratios or ratios[output] <= rank(worst):
         return worst
-    return structs.replace(worst, times_reference=ratios[output], output=output, kind=kind)
+    matters, times = ratios[output]
+    return structs.replace(
+        worst, times_reference=times, rounding=not matters, output=output, kind=kind
+    )
 
 
 def check_variant(

@@ -64,7 +64,7 @@ class TrialRun:
         self.failures: dict[str, ErrorText] = {}
         self.bytes: dict[str, float] = {}
         self.largest = self.larger_reference = 0.0
-        self.differs = ""
+        self.differs = self.rounds = ""
         self.is_exact = True
 
     def run(self) -> Learned:
@@ -124,6 +124,7 @@ class TrialRun:
             in_place=changed_inputs["in_place"],
             exact=not refusal,
             refusal=refusal,
+            rounds=self.rounds,
             dtype=dtype_of(tensor_inputs),
             bytes=self.bytes,
             largest=self.largest,
@@ -296,10 +297,11 @@ class TrialRun:
         """Compute the result in double precision, or say why the reference cannot."""
         try:
             exact = self.reference(inputs, exact=True)
-            if not (narrow := self.rounds_to(inputs, exact)):
+            self.rounds = self.rounds_to(inputs, exact)
+            if not self.rounds:
                 return exact, ""
             self.is_exact = False
-            return self.reference(inputs), f"it rounds its result to {narrow}"
+            return self.reference(inputs), f"it rounds its result to {self.rounds}"
         except WorkbenchError:
             raise
         except Exception as error:
