@@ -94,9 +94,9 @@ class LadderColumn:
     """A column of the ladder.
 
     ``value`` is what data formats have of a row, None where it was not collected. ``text`` makes
-    the cell; without it the cell is the value, to so many ``digits``. ``rank`` orders columns by
-    how much a reader needs them, 0 first: in a narrow terminal the highest go. Of a row without
-    current evidence a ``measured`` column has a dash. ``source`` names the metric or the file.
+    the cell; without it the cell is the value. ``rank`` orders columns by how much a reader needs
+    them, 0 first: in a narrow terminal the highest go. Of a row without current evidence a
+    ``measured`` column has a dash. ``source`` names the metric or the file.
     """
 
     key: str
@@ -106,7 +106,6 @@ class LadderColumn:
     where: frozenset[Where]
     rank: int = 9
     unit: str = ""
-    digits: int = 3
     text: Callable[[Row, ShownRows], Content] | None = None
     is_number: bool = True
     measured: bool = True
@@ -118,7 +117,7 @@ class LadderColumn:
         if self.measured and not has_figures(row):
             return Cell(words(NONE))
         value = self.value(row)
-        cell = as_cell(self.text(row, shown) if self.text else _text(value, self.digits))
+        cell = as_cell(self.text(row, shown) if self.text else _text(value))
         return replace(cell, sort=_sort(value), data=_data(value))
 
     def head(self, shown: ShownRows) -> TableColumn:
@@ -138,11 +137,11 @@ class LadderColumn:
         )
 
 
-def _text(value: Any, digits: int) -> str:
+def _text(value: Any) -> str:
     """A value without a text of its own."""
     if isinstance(value, Ratio):
         return fine(value.ratio)
-    return value if isinstance(value, str) else number(value, digits)
+    return value if isinstance(value, str) else number(value)
 
 
 def _sort(value: Any) -> float | str | None:

@@ -25,6 +25,7 @@ from workbench.words import ABSENT
 
 XY: TypeAlias = tuple[float, float]
 Theme: TypeAlias = Literal["light", "dark"]
+Anchor: TypeAlias = Literal["start", "middle", "end"]
 WIDTH, PHONE = 920.0, 350.0  # of a chart, and of its variant for a phone
 EDGE = 8.0  # what the sides of a chart keep free
 TEXT, SMALL = 12.0, 11.0  # sizes of text
@@ -142,11 +143,6 @@ def fitted(text: str, room: float, size: float, *, bold: bool = False) -> str:
     return short
 
 
-def wrapped(text: str, room: float, size: float) -> list[str]:
-    """Return the lines of a text."""
-    return wrap(text, int(room / (0.62 * size)))
-
-
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Return places in the ascending order of ``wanted``, ``gap`` apart or more; where they do not
     fit between ``low`` and ``high`` they begin above ``low``.
@@ -256,7 +252,7 @@ class Canvas(list[str]):
         text: str,
         size: float = SMALL,
         colour: str = "ink",
-        anchor: Literal["start", "middle", "end"] = "start",
+        anchor: Anchor = "start",
         *,
         bold: bool = False,
         turn: float = 0.0,
@@ -275,6 +271,16 @@ class Canvas(list[str]):
         """Write the name of a step (``strong``), or of something beside it."""
         text = fitted(text, room, TEXT, bold=strong)
         self.text(at, text, TEXT, "ink" if strong else "muted", bold=strong)
+
+    def wrapped(
+        self, at: XY, text: str, size: float, step: float, anchor: Anchor = "start"
+    ) -> float:
+        """Write as many lines as the chart's width needs; return where the next would stand."""
+        x, y = at
+        for line in wrap(text, int((self.right - EDGE) / (0.62 * size))):
+            self.text((x, y), line, size, "muted", anchor)
+            y += step
+        return y
 
     def legend(self, entries: Sequence[tuple[str, Look]], top: float) -> float:
         """Draw words, each with its sign, stroke or fill; return where the last line ends."""
@@ -322,18 +328,14 @@ class Canvas(list[str]):
 
     def instead(self, words: str) -> float:
         """Write in place of a chart what was not collected; return where that ends."""
-        lines = wrapped(words, self.width - 2 * EDGE, 14)
-        for number, line in enumerate(lines):
-            self.text((self.width / 2, 60 + 20 * number), line, 14, "muted", "middle")
-        return 100.0 + 20 * len(lines)
+        return self.wrapped((self.width / 2, 60), words, 14, 20, "middle") + 40
 
     def missing(self, rows: Sequence[Row], top: float) -> float:
         """Name the variants that are not drawn, and why; return where the chart ends."""
         names = ", ".join(f"{row.variant} ({reason(row)})" for row in rows)
-        lines = wrapped(f"{ABSENT}: {names}", self.right - EDGE, SMALL) if rows else []
-        for number, line in enumerate(lines, start=1):
-            self.text((EDGE, top + 15 * number), line, SMALL, "muted")
-        return top + 15 * len(lines) + (8 if lines else 6)
+        if not rows:
+            return top + 6
+        return self.wrapped((EDGE, top + 15), f"{ABSENT}: {names}", SMALL, 15) - 7
 
 
 @dataclass(frozen=True)
@@ -362,13 +364,11 @@ class Drawing:
 
     def svg(self, theme: Theme = "light", width: float = WIDTH) -> str:
         """Return a file for a light or a dark page, without a background of its own."""
-        body, room = self.on(width), width - 2 * EDGE
-        lines, head = wrapped(self.subtitle, room, TEXT), Canvas(width)
-        over = TITLE + 14 + LINE * len(lines)
-        title = fitted(self.title, room, TITLE, bold=True)
+        body, head = self.on(width), Canvas(width)
+        over = Canvas(width).wrapped((EDGE, TITLE + 14), self.subtitle, TEXT, LINE)
+        title = fitted(self.title, width - 2 * EDGE, TITLE, bold=True)
         head.text((EDGE, TITLE + 3 - over), title, TITLE, bold=True)
-        for number, line in enumerate(lines, start=1):
-            head.text((EDGE, TITLE + 5 + LINE * number - over), line, TEXT, "muted")
+        head.wrapped((EDGE, TITLE + 5 + LINE - over), self.subtitle, TEXT, LINE)
         words, about = f"{self.title} {self.subtitle}", f"{self.alt} {self.caption}".strip()
         content = "".join([*head, *body])
         used = set(re.findall(r"\b[fs]-(\w+)", " ".join(re.findall('class="([^"]*)"', content))))
@@ -387,8 +387,8 @@ class Drawing:
     def files(self) -> dict[str, str]:
         """Return the files by name: light and dark, and both as a phone shows them."""
         return {
-            f"{self.name}{ending}-{theme}.svg": self.svg(theme, width)
-            for ending, width in (("", WIDTH), ("-phone", PHONE))
+            f"{self.name}{end}-{theme}.svg": self.svg(theme, width)
+            for end, width in (("", WIDTH), ("-phone", PHONE))
             for theme in get_args(Theme)
         }
 
@@ -405,10 +405,8 @@ class Drawing:
     def _repr_html_(self) -> str:
         """Return an image: ids and styles of one chart do not reach another's."""
         data = base64.b64encode(self.svg().encode(errors="replace")).decode()
-        style = "background:#fff;max-width:100%"
-        return (
-            f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(self.alt)}" style="{style}">'
-        )
+        look = f'alt="{escape(self.alt)}" style="background:#fff;max-width:100%"'
+        return f'<img src="data:image/svg+xml;base64,{data}" {look}>'
 
 
 def page_style() -> str:

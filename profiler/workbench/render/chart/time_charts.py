@@ -132,20 +132,16 @@ def _sizes(canvas: svg.Canvas, rows: Mapping[str, Mapping[str, float]], base: st
     blank = [""] * len(rows)
     values = [microseconds(times[base]) for times in rows.values()]
     left = _columns(canvas, blank if above else [*rows], blank, values, heights)
-    points = {
-        name: [
-            (t[name] / t[base], y) for t, y in zip(rows.values(), heights, strict=True) if name in t
-        ]
-        for name in looks
-    }
-    every = [ratio for row in points.values() for ratio, _ in row]
+    drawn = [{name: t[name] / t[base] for name in looks if name in t} for t in rows.values()]
+    every = [ratio for ratios in drawn for ratio in ratios.values()]
     scale = svg.Log(min(every) / 1.1, max(every) * 1.1, left, canvas.right)
     ticks = [(tick, f"{tick:g}x") for tick in scale.ticks(4 if canvas.narrow else 8)]
     canvas.ticks(scale, ticks, top, bottom)
-    for name, row in points.items():
-        canvas.line([(scale.at(ratio), y) for ratio, y in row], svg.Stroke(looks[name].colour, 1.0))
-        for ratio, y in row:
-            canvas.sign((scale.at(ratio), y), looks[name], f"{name}: {factor(ratio)}", 9)
+    for name, look in looks.items():
+        marks = [(r[name], y) for r, y in zip(drawn, heights, strict=True) if name in r]
+        canvas.line([(scale.at(ratio), y) for ratio, y in marks], svg.Stroke(look.colour, 1.0))
+        for ratio, y in marks:
+            canvas.sign((scale.at(ratio), y), look, f"{name}: {factor(ratio)}", 9)
     for name, y in zip(rows, heights, strict=True) if above else ():
         text = svg.fitted(name, canvas.right - svg.EDGE, svg.SMALL)
         canvas.text((svg.EDGE, y - LINE), text, svg.SMALL, "muted", halo=True)

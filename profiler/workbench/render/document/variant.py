@@ -46,33 +46,13 @@ if TYPE_CHECKING:
     from workbench.ncu.capture import MetricValue
 
 
-SHOWN = (
-    "duration",
-    "sm_clock",
-    "warp_instructions",
-    "issue_active",
-    "sm_active",
-    "warps_per_scheduler",
-    "achieved_occupancy",
-    "theoretical_occupancy",
-    "registers",
-    "shared_memory",
-    "grid",
-    "block",
-    "memory_pct",
-    "compute_pct",
-    "dram_read",
-    "dram_write",
-    "dram_bandwidth",
-    "dram_pct",
-    "l2_hit",
-    "l1_hit",
-    "sectors_per_request",
-    "shared_conflicts",
-    "tensor_pipe",
-    "fma_pipe",
-    "local_loads",
+FIGURE_IDS = (
+    "duration sm_clock warp_instructions issue_active sm_active warps_per_scheduler "
+    "achieved_occupancy theoretical_occupancy registers shared_memory grid block memory_pct "
+    "compute_pct dram_read dram_write dram_bandwidth dram_pct l2_hit l1_hit sectors_per_request "
+    "shared_conflicts tensor_pipe fma_pipe local_loads"
 )
+SHOWN = tuple(FIGURE_IDS.split())
 STALLS_SHOWN = 5
 MEMORY = "The memory hierarchy, from the kernel to DRAM"
 
