@@ -126,11 +126,12 @@ def _page(
     """``total`` kernels or pairs, of which those with the most time are ``steps``."""
     roofline = _roofline(reports[-1].name, kernels)
     left = [paragraph(f"The {MOST} with the most time are shown.")] if total > len(steps) else []
-    meant = meanings(each.details.stalls for each in kernels.values())
+    meant = tuple(meanings(each.details.stalls for each in kernels.values()))
+    stalls = [Fold(words("The stall reasons in plain words"), meant)] * bool(meant)
     sections = (
         Section("result", (), tuple(head)),
         Section("launches", words("Launches"), (*table, roofline.block)),
-        Section("kernels", words("Kernels: limits, memory, stalls"), (*left, *meant, *steps)),
+        Section("kernels", words("Kernels: limits, memory, stalls"), (*left, *stalls, *steps)),
     )
     return PageContent(
         "workbench diff" if len(reports) > 1 else "workbench show",

@@ -43,7 +43,7 @@ def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
     canvas.ticks(scale, [(tick, f"{tick:,g} µs") for tick in ticks], top, bottom)
     for place, (row, time) in enumerate(references):
         name, x, y = f"{row.variant} {microseconds(time.value)}", scale.at(time.value), LINE * place
-        fits = x + 5 + svg.text_width(name, svg.SMALL) <= canvas.right
+        fits = x + 5 + svg.text_width(name, svg.SMALL) <= canvas.width
         canvas.line(((x, y + 2), (x, bottom)), REFERENCE)
         at = (x + 5 if fits else x - 5, y + svg.SMALL)
         canvas.text(at, name, svg.SMALL, "reference", "start" if fits else "end", halo=True)
