@@ -120,6 +120,22 @@ def test_the_table_has_the_columns_of_the_profiler(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
+def test_the_report_explains_its_stalls_and_names_its_controls(study: str) -> None:
+    text = text_of(study)
+    timed = set(re.findall(r"^\| stall: (.+?) \(µs\)", text, re.MULTILINE))
+    beside_lines = set(
+        re.findall(r"(?://|#) [\d.]+ %(?: → [\d.]+ %)? ([a-z ]+)$", text, re.MULTILINE)
+    )
+    explained = set(re.findall(r"^- ([a-z ]+): ", text, re.MULTILINE))
+    assert (timed | beside_lines) - explained - {"issuing, not stalled"} == set()
+    assert re.search(r"^- Controls, .* µs alone and .* % \[.*; A/A controls: ", text, re.MULTILINE)
+    predicted = re.findall(r"^\*\*Predicted\.\*\* (.*)$", text, re.MULTILINE)
+    assert predicted
+    assert not re.search(r"\b[a-z](?:[A-Z]{2}|\d to)|\d [kMG] M\b", " ".join(predicted))
+    assert not re.search(r"\((?:global|local)\)", text)
+
+
+@pytest.mark.parametrize("study", STUDIES)
 def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     found = ladder_of(study)
     shown, _ = fitted(found)

@@ -373,6 +373,8 @@ def test_no_two_names_of_a_roofline_meet_in_any_study(width: float) -> None:
             assert min(sizes) * shown / float(root.attrib["viewBox"].split()[2]) >= 11
         if found.moves_only:
             continue
+        level = "L2" if study.startswith("attention") else "DRAM"  # where the inputs fit
+        assert f"required FLOP per {level} byte moved" in texts("roofline", found)
         drawn = pages.elements(chart("roofline", found), "path", width)
         leaders = [e.points for e in drawn if e["stroke-width"] == 0.6]
         assert len(leaders) >= 6, study

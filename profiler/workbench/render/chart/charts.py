@@ -62,8 +62,7 @@ def page_charts(ablation: Ablation) -> list[Drawing]:
 
 def stall_pair(name: str, about: str, shown: Sequence[Pair]) -> Drawing:
     """Return the stall time of two kernels."""
-    sides = (f"{name} {words}" for name, words in zip(shown[0].names, shown[0].words, strict=True))
-    alt = f"Stall time under ncu: {', '.join(sides)}"
+    alt = f"Stall time under ncu: {', '.join(f'{bar.name} {bar.words}' for bar in shown[0])}"
     return Drawing(name, "Stall time before and after", about, partial(draw, shown=shown), alt)
 
 

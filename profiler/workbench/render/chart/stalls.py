@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from workbench.derive.figures import ISSUING
 from workbench.judge.comparison import Comparison
@@ -27,28 +27,26 @@ COLOURS = svg.named(
 )
 
 
-class Pair(NamedTuple):
-    """Names and microseconds by stall reason of two kernels, the parent's first."""
+class Bar(NamedTuple):
+    """A kernel with its microseconds by stall reason, in all and in words."""
 
-    names: tuple[str, str]
-    times: tuple[dict[str, float], dict[str, float]]
+    name: str
+    times: Mapping[str, float]
+    total: float
+    words: str
 
-    @property
-    def totals(self) -> tuple[float, float]:
-        before, after = self.times
-        return fsum(before.values()), fsum(after.values())
 
-    @property
-    def words(self) -> tuple[str, str]:
-        before, after = self.totals
-        return f"{number(before)} µs", f"{number(after)} µs, {factor(before / after)}"
+Pair: TypeAlias = tuple[Bar, Bar]  # the parent's first
 
 
 def pair(sides: Comparison | None, names: tuple[str, str]) -> list[Pair]:
     """Return one, or none where there are no samples."""
     if sides is None or not (every := sides.stall_microseconds):
         return []
-    return [Pair(names, ({t.reason: t.before for t in every}, {t.reason: t.after for t in every}))]
+    first, last = (fsum(times) for times in zip(*((t.before, t.after) for t in every), strict=True))
+    words = f"{number(last)} µs, {factor(first / last)}"
+    before = Bar(names[0], {t.reason: t.before for t in every}, first, f"{number(first)} µs")
+    return [(before, Bar(names[1], {t.reason: t.after for t in every}, last, words))]
 
 
 def stall_time(canvas: svg.Canvas, ablation: Ablation) -> float:
@@ -67,30 +65,30 @@ def draw(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
     """Draw two bars a pair, each pair on the scale of its parent; return where they end."""
     # By the longer bars: a stall that a step removed keeps its place.
     colours = fills(
-        {name: max(t[name] for t in pair.times) for name in pair.times[0]} for pair in shown
+        {name: max(old.times[name], new.times[name]) for name in old.times} for old, new in shown
     )
     entries = [(OTHER if name == OTHER else stall_words(name), colours[name]) for name in colours]
     y = canvas.legend(entries, 0) + 8
     left, room, above = svg.EDGE, 0.0, 16.0  # on a phone words stand above their bar
     if not canvas.narrow:
-        left = svg.names_end([name for pair in shown for name in pair.names], NAMES)
-        room = max(svg.text_width(pair.words[1], NUMBER) for pair in shown) + 10
+        left = svg.names_end([bar.name for pair in shown for bar in pair], NAMES)
+        room = max(svg.text_width(new.words, NUMBER) for _, new in shown) + 10
         above = 0.0
-    unit = (canvas.right - left - room) / max(max(p.totals) / p.totals[0] for p in shown)
+    unit = (canvas.right - left - room) / max(1.0, *(new.total / old.total for old, new in shown))
     for pair in shown:
         if pair is not shown[0]:
             canvas.line(((svg.EDGE, y), (canvas.right, y)), svg.GRID)
         y += GAP
-        for side in (0, 1):
-            y += above
-            bar = svg.Box(left, y, left + unit * pair.totals[side] / pair.totals[0], y + BAR)
-            stacked(canvas, pair.times[side], colours, bar)
-            base = y - 4 if above else bar.middle[1] + 0.35 * svg.TEXT
-            words, ink = pair.words[side], ("muted", "ink")[side]
+        for bar in pair:
+            y, is_new = y + above, bar is pair[1]
+            box = svg.Box(left, y, left + unit * bar.total / pair[0].total, y + BAR)
+            stacked(canvas, bar.times, colours, box)
+            base = y - 4 if above else box.middle[1] + 0.35 * svg.TEXT
             wide = canvas.right - 100 if above else left - 8
-            canvas.name((svg.EDGE, base), pair.names[side], wide - svg.EDGE, strong=bool(side))
-            at = (canvas.right, base) if above else (bar.x1 + 5, base)
-            canvas.text(at, words, NUMBER, ink, "end" if above else "start")
+            canvas.name((svg.EDGE, base), bar.name, wide - svg.EDGE, strong=is_new)
+            at = (canvas.right, base) if above else (box.x1 + 5, base)
+            ink = "ink" if is_new else "muted"
+            canvas.text(at, bar.words, NUMBER, ink, "end" if above else "start")
             y += BAR + 3
         y += GAP
     return y + 4

@@ -80,7 +80,7 @@ def no_lines(found: Finding | None) -> list[Block]:
 
 
 GUIDE = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"
-LEAST_MEANT = 0.02  # of all samples
+LEAST_MEANT = 0.005  # of all samples
 MEANINGS = {
     "barrier": "waits for other warps at a barrier",
     "branch_resolving": "waits for the target of a jump",
