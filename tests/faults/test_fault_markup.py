@@ -148,7 +148,9 @@ def test_labels_of_charts_are_well_formed(text: str) -> None:
         return 10
 
     drawing = svg.Drawing("times", text, text, fill, text, text)
-    lines = len(svg.wrapped(text, svg.WIDTH, svg.TEXT)) + 1
+    head = svg.Canvas()
+    head.wrapped((0, 0), text, svg.TEXT, svg.LINE)
+    lines = len(head) + 1
     for picture in (drawing.svg(), f"<div>{drawing.inline()}</div>"):
         root = ElementTree.fromstring(picture.encode())
         every = list(root.iter())
