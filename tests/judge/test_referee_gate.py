@@ -73,6 +73,13 @@ def test_what_was_timed_without_a_referee_has_no_such_gate() -> None:
     assert gate.state == GateState.OPEN
 
 
+def test_a_referee_that_can_time_nobody_keeps_nothing_back() -> None:
+    (gate,) = gates(changed(anchor="", unmeasured="the referee cannot time torch: no memory"))
+    assert (gate.state, gate.binding) == (GateState.OPEN, False)
+    (gate,) = gates(changed(unmeasured="no memory"))
+    assert gate.binding
+
+
 def test_half_of_the_gain_is_asked_of_the_referee() -> None:
     assert least_by_referee(1.03) == pytest.approx(1.015)
     assert least_by_referee(0.97) == pytest.approx(0.96)

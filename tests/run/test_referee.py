@@ -182,6 +182,16 @@ def test_one_that_lies_has_no_time_that_counts(
     assert bool(unmeasured) == bool(answer.unmeasured)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "seconds", "enough"),
+    [(5, 1.0, False), (6, 1.0, True), (39, 0.1, False), (40, 0.1, True), (1, 9.0, False),
+     (2, 9.0, True)],
+)  # fmt: skip
+def test_long_calls_have_fewer_rounds(rounds: int, seconds: float, enough: bool) -> None:
+    made = Played(sessions_job(controls=("baseline",)), "baseline", 1)
+    assert made.is_enough(rounds, seconds) == enough
+
+
 def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> None:
     """Who commits later has the time of later, and who commits earlier does not have the sums."""
     events: list[str] = []

@@ -30,7 +30,7 @@ L2 = 4 * SMALL * 4  # bytes
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch: Patch) -> None:
-    def fresh(study: Any, shape: Shape) -> dict[str, Any]:
+    def fresh(study: Any, shape: Shape, seeds: Any) -> dict[str, Any]:
         return {"x": torch.randn(SMALL), "w": torch.randn(LARGE), "n": 3}
 
     def room_for(like: Any, copies: int) -> list[Any]:
@@ -143,7 +143,7 @@ def test_an_output_is_looked_at_that_was_made_of_renewed_ones(
     """Else weights that were prepared in the first call would do."""
     replayed = []
     instance = object.__new__(Instance)
-    inputs = SimpleNamespace(constant=constant, written=lambda replay, call: {"replay": replay})
+    inputs = SimpleNamespace(constant=constant, written=lambda replay, *call: {"replay": replay})
     instance.setup = cast(Any, SimpleNamespace(inputs=inputs))
     instance.calls, instance.latest = dict.fromkeys(Regime, 2), deque([5])
 

@@ -387,7 +387,7 @@ class Witness(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     ``audits`` calls of so many ``replays`` were compared with the expected results, drawn when all
     had run; ``relative`` is the error of the output that is kept. ``why`` they are wrong, or why
-    the variant is ``unmeasured`` so.
+    the variant is ``unmeasured`` so; without an anchor that is nothing of its own.
     """
 
     variant: str

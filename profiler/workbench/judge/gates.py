@@ -943,7 +943,8 @@ def referee_gate(
 ) -> tuple[Gate, ...]:
     """The referee, in whose process no variant runs, saw the work of timed calls done, in the time
     that the session's ``stamps`` say, and half of the gain that a faster step must have; none for
-    what was timed without a referee, and for the one beside which it times all others.
+    what was timed without a referee, and for the one beside which it times all others. Where no
+    variant can be timed so, for lack of memory for instance, the other gates decide.
     """
     witnesses = {witness.variant: witness for witness in timing.witnesses}
     if not witnesses or any(each.anchor == step.variant for each in witnesses.values()):
@@ -954,7 +955,7 @@ def referee_gate(
         if witness and witness.unmeasured:
             message = f"not collected: {witness.unmeasured}"
             why = finding("referee.unmeasured", message, text=witness.unmeasured)
-        return (Gate(REFEREE, GateState.OPEN, why),)
+        return (Gate(REFEREE, GateState.OPEN, why, binding=not (witness and not witness.anchor)),)
     if witness.why:
         message = f"wrong while the referee timed it: {witness.why}"
         why = finding("referee.wrong", message, text=witness.why)

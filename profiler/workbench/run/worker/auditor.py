@@ -184,6 +184,8 @@ def outputs_of(claims: Claims) -> Outputs | None:
     tensors = {}
     for layout, memory in zip(claims.revealed.layouts, claims.memory, strict=False):
         dtype = getattr(torch, layout.dtype)
-        flat = torch.frombuffer(bytearray(memory), dtype=dtype).cuda()
+        flat = torch.empty(len(memory), dtype=torch.uint8)
+        flat.numpy()[:] = np.frombuffer(memory, np.uint8)
+        flat = flat.view(dtype).cuda()
         tensors[layout.name] = flat.as_strided(layout.shape, layout.strides)
     return Outputs(tensors, frozenset(claims.revealed.counted)) if tensors else None

@@ -88,6 +88,7 @@ LOOK_SECONDS = 1.0
 # Longer than those of sessions: the host's clock tells a replay's time within 1.3 µs (H200).
 GRAPH_MICROSECONDS = 400.0
 TIMING_SECONDS, FEWEST_ROUNDS, MOST_ROUNDS = 0.4, 6, 40
+LONGEST_SECONDS = 2.0  # of long calls, which vary less
 SETTLE_ROUNDS = 2
 MOST_DRAWN = 2000  # calls to audit; the auditor takes as many as there is time for
 MOST_BYTES = 1 << 36
@@ -284,13 +285,11 @@ class Referee:
                 current(self.anchor)
                 anchor = stack.enter_context(self.side(auditor, self.anchor, lent))
                 audited = self.audited(auditor, anchor, warm=True)
-            except Lost as error:
-                why = f"beside {self.anchor}: {error.message}"
-                yield from (self.unmeasured(name, why) for name in variants)
-                return
-            if audited.why:
-                why = f"{self.anchor}, beside which all are timed, is wrong: {audited.why}"
-                yield from (self.unmeasured(name, why) for name in variants)
+                if audited.why:
+                    raise Lost(audited.why)
+            except Lost as error:  # no variant's doing
+                why = f"the referee cannot time {self.anchor}: {error.message}"
+                yield from (Witness(variant=n, anchor="", unmeasured=why) for n in variants)
                 return
             for name in variants:
                 current(name)
@@ -298,10 +297,7 @@ class Referee:
                     with self.side(auditor, name, lent) as side:
                         yield self.witness(auditor, side, anchor)
                 except Lost as error:
-                    yield self.unmeasured(name, error.message)
-
-    def unmeasured(self, variant: str, why: str) -> Witness:
-        return Witness(variant=variant, anchor=self.anchor, unmeasured=why)
+                    yield Witness(variant=name, anchor=self.anchor, unmeasured=error.message)
 
     def witness(
         self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
@@ -332,8 +328,8 @@ class Referee:
         self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
     ) -> tuple[ReplayTimes, ReplayTimes]:
         ours, theirs = ReplayTimes(), ReplayTimes()
-        end, number = time.monotonic() + TIMING_SECONDS, -SETTLE_ROUNDS
-        while number < FEWEST_ROUNDS or (number < MOST_ROUNDS and time.monotonic() < end):
+        began, number = time.monotonic(), -SETTLE_ROUNDS
+        while not self.is_enough(number, time.monotonic() - began):
             graph = number % INSTANCES
             turns: list[tuple[GatedProcess, int, list[float]]] = [
                 (side.executor, graph, ours.variant[graph]),
@@ -347,6 +343,12 @@ class Referee:
                     times.append(made.microseconds)
             number += 1
         return ours, theirs
+
+    def is_enough(self, rounds: int, seconds: float) -> bool:
+        """Whether so many rounds are enough, after so many seconds: each instance has one."""
+        if seconds > LONGEST_SECONDS:
+            return rounds >= INSTANCES
+        return rounds >= MOST_ROUNDS or (rounds >= FEWEST_ROUNDS and seconds > TIMING_SECONDS)
 
     def audited(self, auditor: GatedProcess, side: RefereedVariant, warm: bool = False) -> Audited:
         """What the auditor finds, of calls that are drawn now."""

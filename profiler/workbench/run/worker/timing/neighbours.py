@@ -13,6 +13,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from workbench.errors import UsageError, nearest
@@ -220,8 +221,9 @@ class Neighbours:
         """
         self.gpu = gpu
         if seed is not None:
-            for sow in (torch.manual_seed, random.seed):
-                sow(seed)
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed & MASK)
         seeds = random.SystemRandom() if seed is None else random.Random(seed)
         self.draw = partial(fresh, study, shape, seeds)
         self.like = self.draw()
