@@ -320,6 +320,18 @@ def test_a_ratio_over_a_wrong_time_is_wrong() -> None:
     assert "at least" in sentence(duration_gate(case("sdpa", 0.5)).why)
 
 
+def test_a_step_gains_nothing_over_a_parent_that_was_slowed() -> None:
+    """As by a slower kernel in the graph of the parent, 4.09 times; not by what ncu cannot see."""
+    (gate,) = compared_gates([case("sdpa"), case("fix7", 4.09 * MEASURED["fix7"])])
+    told = sentence(gate.why)
+    assert gate.state == GateState.FAILED
+    assert told.startswith("fix7 has a wrong time: a call takes 31.53 µs, and its launches")
+    assert told.endswith("µs it may be")
+    assert [*compared_gates([case("fix7", 1.2 * MEASURED["fix7"])])] == []
+    unseen = (*nodes_of(capture("fix7")), MEMSET)
+    assert [*compared_gates([case("fix7", 31.5, nodes=unseen)])] == []
+
+
 def test_a_capture_that_did_less_than_the_work_is_named() -> None:
     found = case("fix7")
     more = Work(flops=2 * WORK[SHAPE].flops, bytes=WORK[SHAPE].bytes, dtype="float16")

@@ -526,9 +526,10 @@ def compared_gates(compared: Iterable[Case]) -> Iterator[Gate]:
     """Give a failed gate for each case whose time is contradicted: a ratio over it is wrong."""
     for case in compared:
         gate = duration_gate(case)
-        if gate.state == GateState.FAILED:
-            message = f"{case.variant} has a wrong time: {gate.why.message}"
-            why = finding("compared", message, variant=case.variant, why=gate.why)
+        contradicts = gate.why if gate.state == GateState.FAILED else slowed(case)
+        if contradicts:
+            message = f"{case.variant} has a wrong time: {contradicts.message}"
+            why = finding("compared", message, variant=case.variant, why=contradicts)
             yield Gate(COMPARED_GATE, GateState.FAILED, why)
 
 
@@ -764,6 +765,32 @@ def duration_gate(case: Case) -> Gate:
     message = _a_call(took, under_ncu.total)
     why = finding("duration.accounted", message, microseconds=took, ncu_us=under_ncu.total)
     return Gate(DURATION_GATE, GateState.PASSED, why)
+
+
+# Recorded calls take 1.12 times what all launches take under ncu at most, and 15 % less than this
+# bound or better (docs/trust.md): 1 µs is for each launch, and for a call.
+MOST_SHARE, LAUNCH_US = 1.25, 1.0
+
+
+def slowed(case: Case) -> Finding | None:
+    """Why its time is too long beside its capture: something slowed it while it was timed. None for
+    a call with copies or memsets, which ncu does not see, or with other kernels than captured.
+    """
+    time, nodes = added_time(case), case.nodes
+    under_ncu = profiled(case, time.ghz if time else None)
+    if time is None or under_ncu is None or not nodes:
+        return None
+    most = MOST_SHARE * under_ncu.total + LAUNCH_US * (1 + len(nodes))
+    seen = all(node.kind == NodeKind.KERNEL for node in nodes)
+    if time.microseconds <= most or not seen or kernels_gate(case).state != GateState.PASSED:
+        return None
+    return finding(
+        "duration.above",
+        f"{_a_call(time.microseconds, under_ncu.total)}: at most {most:.2f} µs it may be",
+        microseconds=time.microseconds,
+        ncu_us=under_ncu.total,
+        most_us=most,
+    )
 
 
 def _a_call(microseconds: float, under_ncu: float) -> str:
