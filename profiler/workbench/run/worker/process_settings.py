@@ -31,34 +31,22 @@ class ProcessSetting(NamedTuple):
     write: Callable[[Any], None]
 
 
-FLAGS = (  # of torch._C: how each is read, and how it is written
-    *(
-        (f"_get_{name}", f"_set_{name}")
-        for name in (
-            *("cudnn_enabled", "cudnn_benchmark", "cudnn_deterministic"),
-            "cublas_allow_fp16_reduced_precision_reduction",
-            "cublas_allow_bf16_reduced_precision_reduction",
-            "cublas_allow_fp16_accumulation",
-            "math_sdp_allow_fp16_bf16_reduction",
-            *("blas_preferred_backend", "linalg_preferred_backend", "sdp_priority_order"),
-            "deterministic_fill_uninitialized_memory",
-        )
-    ),
-    *(
-        (f"_get_{kind}_sdp_enabled", f"_set_sdp_use_{kind}")
-        for kind in ("flash", "mem_efficient", "math", "cudnn")
-    ),
-    ("is_grad_enabled", "_set_grad_enabled"),
-    ("is_anomaly_enabled", "set_anomaly_enabled"),
+# Flags of torch._C, for which it has a function that reads and one that writes.
+FLAG = re.compile(
+    r"_get_((blas|cublas|cudnn|linalg|math|sdp)_(?!allow_tf32)|\w+_sdp_enabled|deterministic_fill)"
 )
 
 
-def _flag(reader: str, writer: str) -> ProcessSetting:
-    write = getattr(torch._C, writer)
-    return ProcessSetting(
-        getattr(torch._C, reader),
-        lambda value: write(*value) if isinstance(value, tuple) else write(value),
-    )
+def _flags() -> Iterator[ProcessSetting]:
+    for reader in filter(FLAG.match, dir(torch._C)):
+        writer = re.sub(r"^_get_(\w+)_sdp_enabled$", r"_get_sdp_use_\1", reader)
+        write = getattr(torch._C, writer.replace("_get_", "_set_"), None)
+        if write is not None:
+            yield _flag(getattr(torch._C, reader), write)
+
+
+def _flag(read: Callable[[], Any], write: Callable[..., None]) -> ProcessSetting:
+    return ProcessSetting(read, lambda value: write(*value if type(value) is tuple else (value,)))
 
 
 # torch has two ways to set the precision of float32. It refuses to read by the older one what was
@@ -169,7 +157,9 @@ SETTINGS = (
     ProcessSetting(_tools, _free_tools),
     ProcessSetting(_timers, _stop_timers),
     ProcessSetting(_handlers, _set_handlers),
-    *(_flag(*names) for names in FLAGS if all(hasattr(torch._C, name) for name in names)),
+    *_flags(),
+    ProcessSetting(torch.is_grad_enabled, torch._C._set_grad_enabled),
+    ProcessSetting(torch.is_anomaly_enabled, torch._C.set_anomaly_enabled),
     ProcessSetting(_precision, _set_precision),
     ProcessSetting(torch.get_default_dtype, torch.set_default_dtype),
     ProcessSetting(

@@ -34,10 +34,9 @@ import numpy as np
 from workbench.children import end_with
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Witness
-from workbench.problems.given import same_draws
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.auditor import ASK, Audited, Auditor, Bare, Claims
-from workbench.run.worker.lines import prepare
+from workbench.run.worker.process_settings import keep_settings, load_own
 from workbench.run.worker.startup import Parent
 from workbench.run.worker.timing.gated import (
     ARRIVED,
@@ -77,7 +76,6 @@ from workbench.run.worker.timing.instances import (
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
 from workbench.study.params import add_shapes
-from workbench.study.workspace import load_module
 from workbench.words import Regime
 
 INSTANCES = 2  # of a variant, in its executor: a time depends on where buffers lie
@@ -453,6 +451,4 @@ def close_others(kept: int) -> None:
 
 
 def loaded(path: Path, name: str) -> ModuleType:
-    prepare(path)
-    with same_draws():
-        return load_module(path, name)
+    return keep_settings(load_own(path, name))
