@@ -80,6 +80,16 @@ def test_each_kept_variant_on_the_path_has_its_evidence(study: str) -> None:
 
 
 @pytest.mark.parametrize("study", STUDIES)
+def test_a_factor_that_a_lesson_quotes_is_one_of_its_evidence(study: str) -> None:
+    for variant, block in blocks_of(study).items():
+        evidence, _, lesson = block.partition("**Lesson.**")
+        known = [float(x) for x in re.findall(r"([\d.]*\d)x", evidence.replace(",", ""))]
+        for quoted in map(float, re.findall(r"([\d.]*\d)x", lesson)):
+            near = (abs(quoted / x - 1) < 0.03 or abs(quoted * x - 1) < 0.03 for x in known if x)
+            assert any(near), (variant, quoted)
+
+
+@pytest.mark.parametrize("study", STUDIES)
 def test_the_sizes_stand_under_the_headline_and_the_report_is_small(study: str) -> None:
     text = text_of(study)
     assert len(text.encode()) <= MOST_BYTES

@@ -186,11 +186,6 @@ def _cycles(row: Row) -> float | None:
     return over.cycles.value if over and over.cycles and over.differs_in_cycles else None
 
 
-def _cycles_text(row: Row, _: ShownRows) -> str:
-    cycles = _cycles(row)
-    return fine(cycles) if cycles else NONE
-
-
 def _fastest(row: Row) -> dict[str, object] | None:
     """The claimed ratio: at the power limit the smaller one of in turn and alone."""
     over = row.claimed
@@ -258,17 +253,9 @@ def _verdict(row: Row) -> Verdict | None:
     return Verdict.WRONG if wrong else row.verdict
 
 
-def _verdict_text(row: Row, shown: ShownRows) -> str:
-    return verdict_words(row, shown.ablation)
-
-
 def _change_text(row: Row, shown: ShownRows) -> Content:
     """The report has the whole change in the block below."""
     return short_change(row) if shown.where == Where.REPORT else key_change(row)
-
-
-def _name(row: Row, shown: ShownRows) -> Cell:
-    return Cell(words(row.variant), short=shown.short_names[row.variant])
 
 
 def _metric(ablation: Ablation) -> str:
@@ -290,7 +277,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         lambda row: row.variant,
         EVERYWHERE,
         rank=0,
-        text=_name,
+        text=lambda row, shown: Cell(words(row.variant), short=shown.short_names[row.variant]),
         is_number=False,
         measured=False,
         least=8,
@@ -341,7 +328,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "the same in SM cycles, where the clock is a part of the ratio",
         _cycles,
         frozenset({Where.PAGE, Where.CSV}),
-        text=_cycles_text,
+        text=lambda row, _: fine(cycles) if (cycles := _cycles(row)) else NONE,
     ),
     LadderColumn(
         "speedup_over_reference",
@@ -420,7 +407,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         _verdict,
         LADDERS,
         rank=1,
-        text=_verdict_text,
+        text=lambda row, shown: verdict_words(row, shown.ablation),
         is_number=False,
         measured=False,
         least=WHOLE,
