@@ -200,7 +200,7 @@ class Interrupt:
     def find_spec(self, name, path=None, target=None):
         # Before it imports more, it blocks signals.
         first = name in ("workbench.__main__", "workbench.answered", "workbench.children")
-        first = first or name == "workbench.study"
+        first = first or name in ("workbench.study", "workbench.bounds")
         if name.startswith(("workbench.", "typer", "msgspec", "rich")) and not first:
             Interrupt.left -= 1
             if not Interrupt.left:
