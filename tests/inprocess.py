@@ -50,7 +50,7 @@ def in_folder(scratch: Path) -> Iterator[None]:
 
 
 def work(job: Job, journal: EventLog) -> None:
-    if isinstance(job, VariantsJob):
+    if isinstance(job, VariantsJob) and not job.on_cpu:
         return JobWorker(job, journal).run()
     from workbench.run.worker.device import on_cpu
     from workbench.run.worker.shipping import Shipping
@@ -58,8 +58,10 @@ def work(job: Job, journal: EventLog) -> None:
 
     if isinstance(job, ShipJob):
         return journal.write(Shipping(job).run())
-    assert isinstance(job, TrialJob)
     with on_cpu():
+        if isinstance(job, VariantsJob):
+            return JobWorker(job, journal).run()
+        assert isinstance(job, TrialJob)
         return journal.write(TrialRun(job).run())
 
 

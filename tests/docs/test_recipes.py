@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workspaces import RAW, ROOT, copy_of_fixture
+from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 COLUMN = """
     LadderColumn(
@@ -120,7 +120,7 @@ CAPTION = """
         "errors": ("Largest error of each step.", "A multiple of the reference's."),
 """
 SHOWN = """
-    "threads",
+    "threads "
 """
 FORMAT = '''"""Reads ``.tiles``: a size, and the name of a function of torch."""
 
@@ -151,6 +151,7 @@ def read(request: Request) -> Problem:
 
 FORMAT = Format("a tiles file", ".tiles", 10, is_of, read)
 '''
+REPORT = str(recorded_report(CAUSAL, "fix10"))
 # What is run of the changed copy; what begins with "terminal" has one as its stdout.
 RUNS = {
     "terminal": ["ablate"],
@@ -165,8 +166,8 @@ RUNS = {
     "terminal tally": ["tally"],
     "tally, JSON": ["tally", "--json"],
     "help": ["--help"],
-    "show": ["show", str(RAW)],
-    "show, JSON": ["show", str(RAW), "--json"],
+    "show": ["show", REPORT],
+    "show, JSON": ["show", REPORT, "--json"],
     "recorded": ["show", "fix2"],
     "advise": ["advise", "fix2"],
     "advise, JSON": ["advise", "fix2", "--json"],
@@ -212,7 +213,7 @@ def changed_engine(root: Path) -> Path:
         (root / name).symlink_to(ROOT / name)
     insert(engine / "render/columns.py", COLUMN, before='    LadderColumn(\n        "verdict",')
     insert(engine / "ncu/metrics.toml", METRIC)
-    insert(engine / "render/document/variant.py", SHOWN, before='    "duration",\n')
+    insert(engine / "render/document/variant.py", SHOWN, before='    "duration sm_clock ')
     for name, text in VERB.items():
         (engine / name).write_text(text)
     insert(engine / "cli/options.py", OPTIONS)
@@ -240,7 +241,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the changed engine says, by the names of ``RUNS``, and the files of its report."""
     path = changed_engine(tmp_path_factory.mktemp("recipes"))
     workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "attention")
-    (workspace / "rows.tiles").write_text("4096 relu")
+    (workspace / "rows.tiles").write_text("64 relu")
     environment = {**os.environ, "PYTHONPATH": str(path), "COLUMNS": "200"}
     environment["XDG_CACHE_HOME"] = str(path.parent / "cache")
     done = subprocess.run(

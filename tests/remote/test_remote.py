@@ -50,6 +50,7 @@ def one(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: P
     """A GPU, on which ``--on gpu1`` measures: an ssh that stays on this machine."""
     cache = tmp_path_factory.getbasetemp() / "cache"  # where it compiles the workbench once
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE")
     return install(tmp_path, monkeypatch, [card(0)])
 
 
