@@ -270,6 +270,15 @@ def test_a_reference_that_rounds_is_no_float64_reference(tmp_path: Path, tried: 
     assert learned(given, msgspec.structs.replace(told, dtype="float32")).relative == 0.02
 
 
+def test_a_default_device_without_a_gpu_is_the_cpu() -> None:
+    with on_cpu():
+        torch.set_default_device("cuda")
+        try:
+            assert torch.zeros(2).device == torch.tensor([1]).device == torch.device("cpu")
+        finally:
+            torch.set_default_device(None)
+
+
 SIZES = ("x=randn(64,64)", "y=randn(64,64)")
 LONG = ("x=randn(64,4096,dtype=bfloat16)", "y=randn(4096,64,dtype=bfloat16)")
 NO_DRIVER = "raise RuntimeError('Found no NVIDIA driver on your system')"
@@ -731,8 +740,8 @@ def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: 
     assert "--default-stream=per-thread" in flags
     (tmp_path / "inline.py").write_text("from torch.utils.cpp_extension import load_inline\n")
     (tmp_path / "plain.py").write_text("import torch\n")
-    guard = SimpleNamespace(sources={"inline": ["inline.py"], "plain": ["plain.py"]})
-    loader = instances.Loader(tmp_path, {}, guard.load, guard.sources)
+    sources = {"inline": ("inline.py",), "plain": ("plain.py",)}
+    loader = instances.Loader(tmp_path, {}, load_module, sources)
     assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
 
 
