@@ -54,7 +54,8 @@ def sum_of(secret: int, call: int) -> float:
 @dataclass(frozen=True)
 class Lies:
     """An executor's: ``skipped`` calls of each replay are not done, and are given any sum;
-    ``mended`` afterwards. It has ``fewer`` replays than it made, ``stops`` behind some, or fails.
+    ``mended`` afterwards. It has ``fewer`` replays than it made, ``stops`` behind some, fails, or
+    tells ``garbled`` things.
     """
 
     skipped: int = 0
@@ -62,6 +63,8 @@ class Lies:
     fewer: bool = False
     stops: int = 1 << 30
     fails: str = ""
+    calls: int = PLAYED_CALLS
+    garbled: bool = False
 
 
 HONEST = Lies()
@@ -71,7 +74,7 @@ def play(lies: Lies, page: Page, pipe: Connection) -> None:
     """Do what executor and GPU do."""
     words, served, ticket = page.words, 0, 0
     replays: list[tuple[int, np.ndarray[Any, Any]]] = []
-    words[GO], words[CALLS], words[STATE] = 0, PLAYED_CALLS, READY
+    words[GO], words[CALLS], words[STATE] = 0, lies.calls, READY
     while True:
         while words[POSTED] <= served:
             pass
@@ -119,7 +122,7 @@ class Played(Referee):
         lies = self.lies if variant == "liar" else HONEST
         if lies.fails:
             raise RuntimeError(lies.fails)
-        pipe.send_bytes(revealed(Outputs({}, frozenset())))
+        pipe.send_bytes(b"{" if lies.garbled else revealed(Outputs({}, frozenset())))
         play(lies, page, pipe)
 
     def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
@@ -170,6 +173,9 @@ def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
         (Lies(fewer=True), "", "does not have the sums of all replays"),
         (Lies(stops=5), "", "nothing came for 2 s"),
         (Lies(fails="no such thing"), "", "no such thing"),
+        (Lies(calls=0), "", "its graph has 0 calls"),
+        (Lies(calls=1 << 20), "", "its graph has 1048576 calls"),
+        (Lies(garbled=True), "", "does not say how its outputs lie in memory"),
     ],
 )
 def test_one_that_lies_has_no_time_that_counts(

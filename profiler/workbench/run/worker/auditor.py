@@ -96,11 +96,14 @@ class Auditor:
         self.executor.serve(0)
 
     def answer(self, _: int) -> None:
-        match self.pipe.recv():
-            case Bare() as bare:
-                self.pipe.send(self.bare(bare))
-            case Claims() as claims:
-                self.pipe.send(self.audit(claims))
+        """Send the answer to a question, or why there is none: an executor may claim anything."""
+        question = self.pipe.recv()
+        try:
+            answer = self.bare(question) if isinstance(question, Bare) else self.audit(question)
+        except Exception as error:
+            self.pipe.send(str(error) or type(error).__name__)
+        else:
+            self.pipe.send(answer)
 
     def bare(self, bare: Bare) -> int:
         gpu, inputs, calls = self.gpu, self.inputs, bare.calls

@@ -74,17 +74,16 @@ from workbench.run.worker.timing.instances import (
     SessionSetup,
 )
 from workbench.run.worker.timing.neighbours import Neighbours
-from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
+from workbench.run.worker.timing.timed_gpu import MOST_CALLS, ROWS_OF_SUMS, SUMMED
 from workbench.study.params import add_shapes
 from workbench.words import Regime
 
 INSTANCES = 2  # of a variant, in its executor: a time depends on where buffers lie
 BUILD_SECONDS, ANSWER_SECONDS = 240.0, 30.0
 LOOK_SECONDS = 1.0
-# A round has a replay of variant, anchor and the bare graph of each, every one behind another of
-# its own that warms up.
 # Longer than those of sessions: the host's clock tells a replay's time within 1.3 µs (H200).
 GRAPH_MICROSECONDS = 400.0
+# A round has a replay of variant, anchor and the bare graph of each.
 TIMING_SECONDS, FEWEST_ROUNDS, MOST_ROUNDS = 0.4, 6, 40
 LONGEST_SECONDS = 2.0  # of long calls, which vary less
 SETTLE_ROUNDS = 2
@@ -122,7 +121,6 @@ class GatedProcess:
 
     def until(self, word: int, least: int, seconds: float) -> None:
         """Wait until a word of the page is at least so much. Raises Lost."""
-
         words, began = self.page.words, time.monotonic()
         look = began + LOOK_SECONDS
         while True:
@@ -135,14 +133,13 @@ class GatedProcess:
             if now > look:
                 look = now + LOOK_SECONDS
                 self.parent.require()
-                if os.waitpid(self.pid, os.WNOHANG)[0]:
+                if self.pid and os.waitpid(self.pid, os.WNOHANG)[0]:
                     self.pid = 0
                     raise Lost("its process ended")
             if words[EXPIRED] or now > began + seconds:
                 raise Lost(f"nothing came for {now - began:.0f} s")
 
     def until_ready(self) -> None:
-
         self.until(STATE, READY, BUILD_SECONDS)
 
     def received_object(self) -> Any:
@@ -158,19 +155,16 @@ class GatedProcess:
             raise Lost("its process ended") from None
 
     def command(self, command: int) -> None:
-
         self.posted += 1
         self.page.words[COMMANDS + self.posted % RING] = command
         self.page.words[POSTED] = self.posted
 
     def finished(self) -> None:
         """Wait until the last command is done."""
-
         self.until(SERVED, self.posted, ANSWER_SECONDS)
 
     def open(self, graph: int) -> GatedReplay:
         """Let the replay at the gate run, and wait for its end."""
-
         words, ticket = self.page.words, self.opened + 1
         self.until(ARRIVED, ticket, ANSWER_SECONDS)
         self.opened, place = ticket, ticket % RING
@@ -212,7 +206,6 @@ class Statement(NamedTuple):
 
 def statement_of(executor: GatedProcess) -> Statement:
     """Raises Lost where the sums are not those to which it committed."""
-
     executor.command(REVEAL + 1)
     size = len(executor.made), ROWS_OF_SUMS, SUMMED + 1
     told = np.frombuffer(executor.received(), np.float64)
@@ -221,10 +214,17 @@ def statement_of(executor: GatedProcess) -> Statement:
     sums = told.reshape(size)
     if any(digest_of(row) != made.digest for row, made in zip(sums, executor.made, strict=True)):
         raise Lost("it has other sums than those that it had when the clock stopped")
-    revealed = msgspec.json.decode(executor.received(), type=Revealed)
+    revealed = decoded(executor.received())
     memory = [executor.received() for _ in revealed.layouts]
     executor.finished()
     return Statement(sums, revealed, memory)
+
+
+def decoded(told: bytes) -> Revealed:
+    try:
+        return msgspec.json.decode(told, type=Revealed)
+    except (msgspec.DecodeError, RecursionError):
+        raise Lost("it does not say how its outputs lie in memory") from None
 
 
 @dataclass
@@ -350,7 +350,6 @@ class Referee:
 
     def audited(self, auditor: GatedProcess, side: RefereedVariant, warm: bool = False) -> Audited:
         """What the auditor finds, of calls that are drawn now."""
-
         if warm:
             for graph in range(INSTANCES):
                 side.executor.replay(graph)
@@ -369,26 +368,27 @@ class Referee:
         auditor.pipe.send(question)
         answer = auditor.received_object()
         auditor.finished()
+        if isinstance(answer, str):
+            raise Lost(f"the auditor cannot tell: {answer}")
         return answer
 
     @contextmanager
     def side(self, auditor: GatedProcess, variant: str, lent: Shared) -> Iterator[RefereedVariant]:
-
         with self.started(partial(self.execute, variant, lent)) as executor:
             executor.until_ready()
             calls = executor.page.words[CALLS]
+            if not 0 < calls <= MOST_CALLS:
+                raise Lost(f"it says that its graph has {calls} calls")
             bare = self.ask(auditor, Bare(self.layouts(executor), calls))
             assert isinstance(bare, int)
             yield RefereedVariant(variant, executor, calls, bare)
 
     def layouts(self, executor: GatedProcess) -> tuple[Layout, ...]:
-
-        return msgspec.json.decode(executor.received(), type=Revealed).layouts
+        return decoded(executor.received()).layouts
 
     @contextmanager
     def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:
         """Fork a process that works with its page and its end of a pipe; kill it at the end."""
-
         page, here = Page(), os.getpid()
         ours, theirs = Pipe()
         pid = os.fork()
