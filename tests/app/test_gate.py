@@ -735,6 +735,7 @@ def gate_of(made: Repository, capsys: Capsys, base: str) -> tuple[int, dict[str,
     return code, rows(json.loads(capsys.readouterr().out))
 
 
+@pytest.mark.slow
 def test_recorded_counters_are_compared_without_a_gpu(
     attention: Repository, capsys: Capsys
 ) -> None:

@@ -152,6 +152,7 @@ def commands_of(guide: Path) -> list[list[str]]:
     return [shlex.split(each) for each in dict.fromkeys(map(str.strip, found))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES)
 def test_the_commands_of_the_guides_work_in_their_order(
     guide: str, tmp_path: Path, monkeypatch: Patch, builds_here: None, capsys: Capsys

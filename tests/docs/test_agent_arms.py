@@ -91,6 +91,7 @@ def ran(folder: Path, command: str, *options: str) -> list[dict[str, Any]]:
     return list(told["results"])
 
 
+@pytest.mark.slow
 def test_an_honest_agent_is_accepted_in_every_arm(harness: Harness, capsys: Capsys) -> None:
     _, folder = harness
     found = ran(folder, scripted(folder, "honest", HONEST, calls=1), "--truth", "honest")

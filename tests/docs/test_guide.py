@@ -53,6 +53,7 @@ def test_its_installation_is_one_of_this_repository() -> None:
     assert extra[1] in project["optional-dependencies"]
 
 
+@pytest.mark.slow
 def test_all_that_needs_no_gpu_works_as_written(tmp_path: Path) -> None:
     reader = Reader(tmp_path)
     for item in ITEMS:

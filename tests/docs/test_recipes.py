@@ -14,6 +14,8 @@ import pytest
 
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
+pytestmark = pytest.mark.slow
+
 COLUMN = """
     LadderColumn(
         "warp_instructions_m",

@@ -24,8 +24,8 @@ from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
     "script",
     [
         reference,
-        lessons,
-        between,
+        pytest.param(lessons, marks=pytest.mark.slow),
+        pytest.param(between, marks=pytest.mark.slow),
         pytest.param(agreement, marks=pytest.mark.slow),
         pytest.param(claims, marks=pytest.mark.slow),
         pytest.param(controls, marks=pytest.mark.slow),

@@ -194,6 +194,7 @@ def f(x):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "line"), [(HOARD, "a.py:4"), (DEEP, "a.py:4")])
 def test_a_tried_file_that_fills_the_memory_is_stopped_with_its_line(
     text: str, line: str, tmp_path: Path, monkeypatch: Patch, capsys: Capsys

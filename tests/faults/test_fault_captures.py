@@ -120,6 +120,7 @@ BATCH = 4
 PLAIN_BATCHES, PACKED_BATCHES = examples(1, many=10), examples(1, many=25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(PLAIN_BATCHES + PACKED_BATCHES))
 def test_a_changed_report_of_anyone_is_read_or_refused(number: int, folder: Path) -> None:
     """Nothing promises that it is the same: such a report has neither hash nor checksum."""

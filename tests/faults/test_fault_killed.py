@@ -236,7 +236,13 @@ def instants(total: int, number: int) -> Iterator[int]:
         yield random.SystemRandom().randint(first + 1, max(first + 1, total * (part + 1) // number))
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("ship", "gate", "try")))
+        for name in VERBS
+    ],
+)
 def test_a_verb_that_is_killed_as_it_writes(
     name: str, measured: StandIn, tmp_path: Path, monkeypatch: Patch
 ) -> None:

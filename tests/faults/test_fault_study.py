@@ -420,6 +420,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "text", "place"), ENDS.values(), ids=ENDS)
 def test_what_ends_the_process_of_a_trial_has_its_line(
     name: str, text: str, place: str, tmp_path: Path, capsys: Capture

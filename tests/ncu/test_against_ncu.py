@@ -28,6 +28,8 @@ from workbench.render.document import limits
 from workbench.study.workspace import find_workspace
 from workspaces import RAW, ROOT
 
+pytestmark = pytest.mark.slow
+
 MEGA = 1e6
 PIPES = {"Tensor": "tensor_pipe", "FMA": "fma_pipe", "XU": "xu_pipe", "LSU": "lsu_pipe"}
 THROUGHPUTS = {

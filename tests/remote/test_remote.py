@@ -267,6 +267,7 @@ def test_a_ladder_measured_remotely_is_the_one_measured_here(
     assert (gpu, Path(temporary).name) == ("GPU-0", "GPU-0")
 
 
+@pytest.mark.slow
 def test_a_range_of_shapes_is_a_job_each(one: Cards, tmp_path: Path, capsys: Capsys) -> None:
     root = workspace(tmp_path / "ws")
     command = ["sweep", "fix", "--shape", "n=1024..4096*2", "--on", HOST, "--project", str(root)]
@@ -291,6 +292,7 @@ def run(x):
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_and_a_gate_measure_remotely(
     one: Cards, tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
@@ -313,6 +315,7 @@ def test_a_sweep_and_a_gate_measure_remotely(
     assert set(timed) >= {"baseline"}
 
 
+@pytest.mark.slow
 def test_ceilings_are_those_measured_here(
     one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:

@@ -322,6 +322,7 @@ def test_sizes_are_drawn_whatever_their_number(names: int) -> None:
     inside(size_lines(over(names)))
 
 
+@pytest.mark.slow
 def test_times_over_the_size_stand_beside_the_newest_version() -> None:
     found = over(9, references=2)
     told = pages.texts(size_lines(found))
@@ -361,6 +362,7 @@ def studies() -> dict[str, Ablation]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [svg.WIDTH, svg.PHONE])
 def test_no_two_names_of_a_roofline_meet_in_any_study(width: float) -> None:
     """Nor two lines to them; text has 11 px on a page that is 390 px wide."""

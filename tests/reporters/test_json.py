@@ -408,7 +408,7 @@ def test_steps_stand_beside_a_list_of_them() -> None:
     assert '<article id="step-fix1" class="step kept" data-variant="fix1"' in text
 
 
-@pytest.mark.parametrize("study", ["moe", "transpose"])
+@pytest.mark.parametrize("study", [pytest.param("moe", marks=pytest.mark.slow), "transpose"])
 def test_the_json_of_a_ladder_is_short_unless_all_of_it_is_asked_for(
     study: str, capsys: Capsys
 ) -> None:

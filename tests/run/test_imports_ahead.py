@@ -133,6 +133,7 @@ def test_no_gpu_is_told_to_a_torch_without_cuda(monkeypatch: Patch) -> None:
         assert not torch.cuda.is_available()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD, True), (PATCH, True)])
 def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bool) -> None:
     """With a package that starts a thread, sessions import for themselves: the thread would be
