@@ -7,6 +7,8 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from answers import Capsys, Patch, error_of, text_of
 from git_repository import repository
 from workbench import bounds
 from workbench.app.executor import Reporter
+from workbench.children import kill_tree, memory_of
 from workbench.cli.main import main
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError
 from workbench.evidence import store
@@ -24,6 +27,7 @@ from workbench.problems import detect
 from workbench.problems.problem import Request
 from workbench.remote import cluster
 from workbench.render.templates import TEMPLATE
+from workbench.run.process import Worker
 from workbench.run.repository import SCRATCH, repository_of
 from workbench.study.files import check_compressed, compressed, read_toml
 from workbench.study.sources import Fingerprints
@@ -176,6 +180,19 @@ def test_init_reports_the_files_for_agents_that_it_left(tmp_path: Path, capsys: 
     told = text_of(capsys, "init", str(tmp_path), "--agents")
     assert "left alone, since it was there: AGENTS.md" in told
     assert "wrote .agents/skills/workbench/SKILL.md" in told
+
+
+def test_the_memory_of_a_session_is_that_of_its_worker() -> None:
+    """Sessions are forks, and run what is judged."""
+    text = "import os, time; os.fork() or (x := b'x' * (1 << 28)); print(1, flush=True); "
+    command = [sys.executable, "-c", f"{text}time.sleep(600)"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == [b"1\n"] * 2
+        worker = Worker.__new__(Worker)
+        worker.process, worker.events = process, []
+        assert memory_of(process.pid) < 1 << 28 < worker.memory()
+        kill_tree(process.pid)
 
 
 HOARD = """\

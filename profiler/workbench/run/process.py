@@ -331,9 +331,12 @@ class Worker:
         )
 
     def memory(self) -> int:
-        """The bytes that the worker has in memory."""
+        """The bytes in memory of the worker, or of a session that it forked, if that has more."""
         inside = [event.pid for event in self.events[:1] if isinstance(event, Hello)]
-        return max(map(memory_of, (self.process.pid, *inside)))  # ncu may be around it
+        pid = self.process.pid  # ncu may be around it
+        with suppress(OSError):
+            inside += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+        return max(map(memory_of, (pid, *inside)))
 
     def tell_lines(self) -> None:
         """Let a process that hangs write its lines to the log."""
