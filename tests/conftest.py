@@ -122,19 +122,19 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 # The files that take longest begin: with two processes both end at about the same time.
 LONGEST = (
-    "test_remote.py",
-    "test_try_files.py",
-    "test_problems.py",
     "test_language.py",
     "test_cuda_programs.py",
     "test_gate.py",
-    "test_without_gpu.py",
-    "test_recipes.py",
+    "test_try_files.py",
+    "test_remote.py",
     "test_fault_streams.py",
+    "test_unanswered.py",
+    "test_without_gpu.py",
+    "test_problems.py",
     "test_fault_followed.py",
-    "test_ship.py",
-    "test_page.py",
+    "test_ci.py",
     "test_agents.py",
+    "test_page.py",
 )
 
 

@@ -365,7 +365,10 @@ def test_a_server_is_killed_as_a_verb_of_its_writes(tmp_path: Path) -> None:
     total, expected = whole.instants, set(whole.files())
     assert any("fix2" in name for name in expected)
     landed = 0
-    for number, instant in enumerate(instants(total, SLOW_KILLS)):
+    # A kill may come when the server is about to end.
+    for number, instant in enumerate(instants(total, max(3, SLOW_KILLS))):
+        if landed and number >= SLOW_KILLS:
+            break
         place = started(tmp_path / str(number))
         before = place.files()
         landed += asked(place, instant, ("server", "group")[number % 2]) != 0
