@@ -34,7 +34,6 @@ from workbench.words import Verdict
 from workspaces import FIXTURE, ROOT, copy_of_fixture, recorded_ladder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trust.md").read_text()
-DURATION = re.compile(r"a call takes ([\d.]+) µs, and its launches ([\d.]+) µs")
 
 
 def test_the_cross_checks_have_the_names_of_gates() -> None:
@@ -79,18 +78,6 @@ def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path:
     (correct,) = (gate for gate in row.gates if gate.name == "correct")
     assert (correct.passed, sentence(correct.why)) == (None, "not collected at edges")
     assert row.verdict == Verdict.INCONCLUSIVE
-
-
-@pytest.mark.slow
-def test_captures_account_for_the_times_as_told() -> None:
-    why = [
-        sentence(gate.why)
-        for row in recorded_ladder(ROOT).rows
-        for gate in row.gates
-        if gate.name == "duration"
-    ]
-    found = [float(m[1]) / float(m[2]) for text in why if (m := DURATION.match(text))]
-    assert f"adds {min(found):.2f} to {max(found):.2f} times what its launches take" in PAGE
 
 
 def test_looking_again_has_the_price_that_is_told() -> None:

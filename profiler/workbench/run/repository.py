@@ -176,6 +176,16 @@ class Worktrees:
     folder: Path
     free: list[Path] = field(default_factory=list)
 
+    def add(self, place: Path, commit: Commit) -> None:
+        """Once more where it failed: when another run ends, git deletes .git/worktrees, also if
+        it was made for this one a moment ago.
+        """
+        add = ("worktree", "add", "--detach", "--quiet", "--force", str(place), commit.sha)
+        try:
+            self.repository.git(*add)
+        except ToolFailed:
+            self.repository.git(*add)
+
     @contextmanager
     def workspace_at(self, commit: Commit) -> Iterator[Workspace]:
         """The workspace of a commit. Raises UsageError where there is none."""
@@ -183,8 +193,7 @@ class Worktrees:
         try:
             if place is None:
                 place = self.folder / str(sum(1 for _ in self.folder.iterdir()))
-                add = ("worktree", "add", "--detach", "--quiet", str(place), commit.sha)
-                self.repository.git(*add)
+                self.add(place, commit)
             else:
                 _git(place, "checkout", "--detach", "--force", "--quiet", commit.sha)
                 _git(place, "clean", "-ffdxq")
