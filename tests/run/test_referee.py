@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,14 +12,15 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 
 from answers import Patch
 from made_records import sessions_job
 from workbench.evidence.records import Witness
 from workbench.run.protocol import Event, Witnessed
 from workbench.run.worker import referee as module
-from workbench.run.worker.auditor import Audited, Bare, Claims
-from workbench.run.worker.output import Outputs
+from workbench.run.worker.auditor import Audited, Auditor, Bare, Claims
+from workbench.run.worker.output import NoResult, Outputs
 from workbench.run.worker.referee import GatedProcess, Referee, ReplayTimes
 from workbench.run.worker.session_forks import Server
 from workbench.run.worker.timing.gated import (
@@ -36,11 +37,14 @@ from workbench.run.worker.timing.gated import (
     SECRETS,
     SERVED,
     STATE,
+    Layout,
     Page,
+    Revealed,
     digest_of,
     revealed,
 )
 from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
+from workbench.study.model import Tolerance
 
 CALL_SECONDS = 50e-6
 PLAYED_CALLS = 8
@@ -247,3 +251,17 @@ def test_an_executor_has_no_pipe_or_page_of_another() -> None:
         with made.started(looks) as second:
             told = second.received().decode()
     assert told == "1 True"  # the folder that lists them is open
+
+
+def test_an_executor_that_shows_no_output_is_not_right() -> None:
+    made = object.__new__(Auditor)
+    made.gpu = cast(Any, SimpleNamespace(sums={}))
+    made.bound = Tolerance(absolute=1e-3, relative=1e-3)
+    made.inputs = cast(Any, SimpleNamespace(written=lambda *call: {}))
+    made.study = cast(Any, SimpleNamespace(reference=lambda: torch.ones(4)))
+    claims = Claims(8, (7,), np.zeros((1, 9, 5)), [(0, 3)], Revealed((), ()), [])
+    with pytest.raises(NoResult, match="run\\(\\) gives nothing"):
+        made.audit(claims)
+    shown = Revealed((Layout("", "float32", (4,), (1,)),), ("",))
+    with pytest.raises(ValueError, match="zip"):
+        made.audit(replace(claims, revealed=shown))

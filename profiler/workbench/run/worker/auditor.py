@@ -4,7 +4,6 @@ of a graph without any call.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,23 +16,18 @@ import torch
 from torch.multiprocessing.reductions import reduce_tensor
 
 from workbench.run.worker.correctness import judged
-from workbench.run.worker.output import Outputs, expected_of, paired
+from workbench.run.worker.output import Outputs, expected_of
 from workbench.run.worker.timing.gated import GatedExecutor, GatedGpu, Layout, Page, Revealed
 from workbench.run.worker.timing.graphs import captured
 from workbench.run.worker.timing.neighbours import (
-    SUMMED_KINDS,
     Neighbours,
     kept_call,
     room_for,
-    signed_sum,
+    wrong_sums,
 )
-from workbench.run.worker.timing.timed_gpu import END, SLOTS, START, SUMMED
+from workbench.run.worker.timing.timed_gpu import END, SLOTS, START
 from workbench.study.model import Shape, tolerance_at
 
-# Many errors with random signs add up like a normal variable, which exceeds six standard deviations
-# in two of 10^9. The sum itself is rounded in fp64, in another order than the expected one.
-SIGMAS = 6
-ROUNDING = 1e-9
 AUDIT_SECONDS = 1.0
 ASK = 1 << 28  # a command: a request waits in the pipe
 
@@ -139,56 +133,30 @@ class Auditor:
     def audit(self, claims: Claims) -> Audited:
         for secret, sums in zip(claims.secrets, claims.sums, strict=True):
             self.gpu.sums[secret % SLOTS] = torch.from_numpy(np.array(sums))
-        outputs = outputs_of(claims)
-        relative, why, audited = math.nan, "", 0
-        if outputs is not None:
-            last = claims.secrets[-1]
-            expected = self.expected(last, kept_call(last, claims.calls), claims.calls)
-            kept, _ = judged(outputs, expected, self.bound)
-            relative, why = kept.relative, kept.why
-        end = time.monotonic() + AUDIT_SECONDS
+        outputs, last = outputs_of(claims), claims.secrets[-1]
+        expected = self.expected(last, kept_call(last, claims.calls), claims.calls)
+        kept, _ = judged(outputs, expected, self.bound)
+        why, audited, end = kept.why, 0, time.monotonic() + AUDIT_SECONDS
         for replay, call in claims.drawn:
-            if why or outputs is None or (audited and time.monotonic() > end):
+            if why or (audited and time.monotonic() > end):
                 break
             expected = self.expected(claims.secrets[replay], call, claims.calls)
-            why = self.wrong_sums(outputs, expected, claims.sums[replay, call])
+            *sums, key = claims.sums[replay, call].tolist()
+            by_name = dict(zip(outputs.tensors, sums, strict=False))
+            why = wrong_sums(by_name, int(key), outputs, expected, self.bound)
             audited += 1
-        return Audited(audited, relative, why and f"the output of a timed call: {why}")
+        return Audited(audited, kept.relative, why and f"the output of a timed call: {why}")
 
     def expected(self, secret: int, call: int, calls: int) -> Outputs:
         return expected_of(self.study.reference(**self.inputs.written(secret, call, calls)))
 
-    def wrong_sums(
-        self, outputs: Outputs, expected: Outputs, sums: np.ndarray[Any, np.dtype[np.float64]]
-    ) -> str:
-        """Why the sums of a call are not the expected ones. The signs are independent of the
-        errors, so that errors within the bound hardly ever add up to SIGMAS times it.
-        """
-        key = int(sums[SUMMED])
-        names = list(outputs.tensors)
-        for mine, its in paired(outputs, expected).values():
-            number, like = names.index(mine), outputs.tensors[mine]
-            if number >= SUMMED or like.dtype not in SUMMED_KINDS:
-                continue
-            wanted, norm = signed_sum(expected.tensors[its], like, key)
-            if math.isfinite(wanted) and norm:
-                error = abs(float(sums[number]) - wanted) / norm
-                if not error <= SIGMAS * self.bound.relative + ROUNDING:
-                    what = f"'{mine}': " if mine else ""
-                    return (
-                        f"{what}by its signed sum the error is {error:.3g} of its norm "
-                        f"(allowed {SIGMAS * self.bound.relative:.3g})"
-                    )
-        return ""
 
-
-def outputs_of(claims: Claims) -> Outputs | None:
-    """The kept outputs; None where their bytes are not those of their layouts."""
+def outputs_of(claims: Claims) -> Outputs:
+    """The kept outputs, as they lay in memory. Raises ValueError without the bytes of one."""
     tensors = {}
-    for layout, memory in zip(claims.revealed.layouts, claims.memory, strict=False):
-        dtype = getattr(torch, layout.dtype)
+    for layout, memory in zip(claims.revealed.layouts, claims.memory, strict=True):
         flat = torch.empty(len(memory), dtype=torch.uint8)
         flat.numpy()[:] = np.frombuffer(memory, np.uint8)
-        flat = flat.view(dtype).cuda()
+        flat = flat.view(getattr(torch, layout.dtype)).cuda()
         tensors[layout.name] = flat.as_strided(layout.shape, layout.strides)
-    return Outputs(tensors, frozenset(claims.revealed.counted)) if tensors else None
+    return Outputs(tensors, frozenset(claims.revealed.counted))

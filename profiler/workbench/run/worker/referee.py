@@ -271,7 +271,7 @@ class Referee:
     def witnesses(
         self, variants: Sequence[str], current: Callable[[str], None]
     ) -> Iterator[Witness]:
-        """Yield one for each; ``current`` is told who has the GPU."""
+        """Yield one for each; call ``current`` with the name of who has the GPU."""
         if not variants:
             return
         with ExitStack() as stack:

@@ -1,5 +1,5 @@
 """A gated executor: a process that builds a variant and replays its graph when the referee opens a
-gate. It is told nothing but numbers of graphs, and times nothing.
+gate. All that it gets is numbers of graphs, and it times nothing.
 
 Each graph begins with a kernel that waits for a flag in memory that the referee shares with the
 GPU, and ends with one that commits to the results of its calls and sets another flag. The inputs
@@ -47,7 +47,7 @@ MACROS: dict[str, Parameter] = {
 THREADS = 256  # of the kernel that reports
 PAGE_BYTES = 4096
 BUILDING, FAILED, READY = range(3)  # states of an executor
-QUIT, REVEAL, BARE = 1 << 31, 1 << 30, 1 << 29  # commands that are no number of a graph
+REVEAL = 1 << 30  # a command that is no number of a graph
 ALWAYS_OPEN = (1 << 32) - 1
 POLLS = 1 << 14  # between two looks at the other process
 SLOT_BITS = 12  # the low bits of a secret are the slot of its sums
@@ -140,7 +140,7 @@ class Revealed(msgspec.Struct, frozen=True):
 
 
 class GatedExecutor:
-    """The executor's side: it serves the referee until that quits, or is gone."""
+    """The executor's side: it serves the referee until that is gone."""
 
     def __init__(self, page: Page, pipe: Connection, gpu: GatedGpu) -> None:
         self.page, self.pipe, self.gpu = page, pipe, gpu
@@ -164,8 +164,6 @@ class GatedExecutor:
                 continue
             served += 1
             command = words[COMMANDS + served % RING]
-            if command == QUIT:
-                return
             for kind, act in self.others.items():
                 if command & kind:
                     act(command - kind)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -18,6 +18,7 @@ import torch
 
 from workbench.errors import UsageError, nearest
 from workbench.run.worker.deviation import same_bits, size_of
+from workbench.run.worker.output import Outputs, paired
 from workbench.run.worker.timing.timed_gpu import (
     MOST_CALLS,
     ROWS_OF_SUMS,
@@ -25,7 +26,7 @@ from workbench.run.worker.timing.timed_gpu import (
     SUMMED,
     TimedGpu,
 )
-from workbench.study.model import Shape
+from workbench.study.model import Shape, Tolerance
 from workbench.words import Inputs
 
 # Draws of the inputs that are held; a call has one of them, times factors of its own. Integers have
@@ -55,6 +56,10 @@ SUMMED_KINDS = KINDS | {
 DRAW, KEPT = 63, 62
 MOST_TENSORS = 60
 MASK = 2**32 - 1
+# Many errors with random signs add up like a normal variable, which exceeds six standard deviations
+# in two of 10^9. The sum itself is rounded in fp64, in another order than the expected one.
+SIGMAS = 6
+ROUNDING = 1e-9
 
 
 def mix(x: int) -> int:
@@ -116,6 +121,30 @@ def signed_sum(values: torch.Tensor, like: torch.Tensor, key: int) -> tuple[floa
         total += float(torch.where(minus, -piece, piece).sum())
         squares += float(piece.square().sum())
     return total, math.sqrt(squares)
+
+
+def wrong_sums(
+    sums: Mapping[str, float], key: int, outputs: Outputs, expected: Outputs, bound: Tolerance
+) -> str:
+    """Why the signed sums of a call, by output, are not the expected ones; "" where they are.
+
+    outputs: Kept ones, which lie in memory as those of the call do. The signs are independent of
+    the errors, so that errors within the bound hardly ever add up to SIGMAS times it.
+    """
+    for mine, its in paired(outputs, expected).values():
+        like = outputs.tensors[mine]
+        if mine not in sums or like.dtype not in SUMMED_KINDS:
+            continue
+        wanted, norm = signed_sum(expected.tensors[its], like, key)
+        if math.isfinite(wanted) and norm:
+            error = abs(sums[mine] - wanted) / norm
+            if not error <= SIGMAS * bound.relative + ROUNDING:
+                what = f"'{mine}': " if mine else ""
+                return (
+                    f"{what}by its signed sum the error is {error:.3g} of its norm "
+                    f"(allowed {SIGMAS * bound.relative:.3g})"
+                )
+    return ""
 
 
 def kept_call(replay: int, calls: int) -> int:

@@ -33,7 +33,7 @@ from workbench.run.worker.timing.instances import (
     SessionSetup,
     SummedCall,
 )
-from workbench.run.worker.timing.neighbours import SUMMED_KINDS, Neighbours, signed_sum
+from workbench.run.worker.timing.neighbours import Neighbours, wrong_sums
 from workbench.run.worker.timing.rounds import MOST_INSTANCES, Rounds, series_of
 from workbench.run.worker.timing.timed_gpu import EmptyCalls, TimedGpu, switch_contexts
 from workbench.study.model import Tolerance, tolerance_at
@@ -56,10 +56,6 @@ LONG_ROUND_SECONDS, FEWEST_ROUNDS = 1.0, 4  # more rounds do not narrow the inte
 POWER = "power"  # in the names of NVML's reasons for a lower clock
 REFERENCES_ALONE, STEPS_ALONE = 2, 3  # the fastest: each costs up to 3 s
 LOOKS = 2  # at a variant that is due: the output that is kept, and the sums of a drawn call
-# Many errors with random signs add up like a normal variable, which exceeds six standard deviations
-# in two of 10^9. The sum itself is rounded in fp64, in another order than the expected one.
-SIGMAS = 6
-ROUNDING = 1e-9
 AUDIT_SECONDS = 1.5  # after which an audit begins only if it is due in this session
 
 
@@ -333,17 +329,5 @@ class TimingProcess:
         calls = instance.calls[HEADLINE]
         inputs = self.setup.inputs.written(drawn.replay, drawn.call, calls)
         expected = expected_of(self.study.reference(**inputs))
-        for mine, its in paired(instance.found, expected).values():
-            like = instance.kept[mine]
-            if mine not in drawn.sums or like.dtype not in SUMMED_KINDS:
-                continue
-            wanted, norm = signed_sum(expected.tensors[its], like, drawn.key)
-            if math.isfinite(wanted) and norm:
-                error = abs(drawn.sums[mine] - wanted) / norm
-                if not error <= SIGMAS * bound.relative + ROUNDING:
-                    what = f"'{mine}': " if mine else ""
-                    return math.nan, (
-                        f"the output of a timed call: {what}by its signed sum the error is "
-                        f"{error:.3g} of its norm (allowed {SIGMAS * bound.relative:.3g})"
-                    )
-        return 0.0, ""
+        why = wrong_sums(drawn.sums, drawn.key, instance.found, expected, bound)
+        return (math.nan, f"the output of a timed call: {why}") if why else (0.0, "")
