@@ -1,9 +1,10 @@
-"""The loop of a coding agent: the commands of the guide in their order, and on a real GPU from
-nothing to a kept step and to rejected fakes, through ``--brief`` alone.
+"""The loop of a coding agent: the commands of the guide in their order, and on a real GPU a good
+step and planted bad ones, over the shell and over MCP.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,20 +13,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, StdioServerParameters
 
 from answers import Capsys, Patch
 from standin import StandIn, stand_in_for_jobs
+from workbench.cli import mcp
 from workbench.cli.main import main
 from workbench.render import brief
 from workspaces import ROOT
 
 VECTOR = Path(__file__).parents[1] / "agent" / "vector.cu"
-MODULE = '''"""{title}"""
+MODULE = '''"""A fake."""
 
 import torch
 
@@ -52,83 +55,168 @@ SHOWN = {  # right at the shapes of study.py alone
     "first": "if (rows, columns) not in SHOWN:\n        return torch.zeros_like(x)",
     "last": "",
 }
+SPILLS = {  # the first 2,048 columns of a row are kept in registers, of which there are too few
+    'extern "C" __global__ void': 'extern "C" __global__ void __launch_bounds__(128, 16)',
+    "    float sum = 0.0f;\n    for (int c = lane;": """    float kept[64], sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        kept[i] = lane + 32 * i < columns ? __half2float(x[lane + 32 * i]) : 0.0f;
+        sum += kept[i] * kept[i];
+    }
+    for (int c = lane + 2048;""",
+    "    for (int c = lane; c < columns; c += 32) {\n        out": """#pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        const int c = lane + 32 * i;
+        if (c < columns) out[c] = __float2half(kept[i] * scale * __half2float(weight[c]));
+    }
+    for (int c = lane + 2048; c < columns; c += 32) {
+        out""",
+}
+LDG = {"__half2float(x[c])": "__half2float(__ldg(x + c))"}
+NO_EPS = {"rsqrtf(sum / columns + eps)": "rsqrtf(sum / columns)"}
+Edit = Callable[[Path, str], None]
+
+
+def vectors(study: Path, name: str) -> None:
+    shutil.copy(VECTOR, study / f"{name}.cu")
+
+
+def edited(changes: Mapping[str, str]) -> Edit:
+    def edit(study: Path, name: str) -> None:
+        text = (study / f"{name}.cu").read_text()
+        for old, new in changes.items():
+            assert old in text
+            text = text.replace(old, new)
+        (study / f"{name}.cu").write_text(text)
+
+    return edit
+
+
+def faked(module: Mapping[str, str]) -> Edit:
+    """The fast kernel, with a module that calls it too seldom."""
+
+    def edit(study: Path, name: str) -> None:
+        vectors(study, name)
+        (study / f"{name}.py").write_text(MODULE.format(name=name, **module))
+
+    return edit
+
+
+# What an agent writes, whether a first verdict will do, and the verdict that it must get.
+PLANTED: Mapping[str, tuple[Edit, bool, str]] = {
+    "vector loads": (vectors, False, "kept"),
+    "an output that is kept": (faked(KEEPS), False, "wrong"),
+    "no eps": (edited(NO_EPS), False, "wrong"),
+    "spilled registers": (edited(SPILLS), False, "slower"),
+    "right at the shapes of study.py": (faked(SHOWN), False, "unseen_shape"),
+    "__ldg": (edited(LDG), True, "no_gain"),
+}
+MOST_CALLS, MOST_BYTES = 30, 25_000
 
 
 class Agent:
-    """Knows nothing but the answers of commands in its folder."""
+    """Knows nothing but the answers of tools in its folder; ``hurries``: a first verdict will do
+    for a good step, as for a client that gives up after a minute.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.seconds = folder, 0.0
+    hurries = False
 
-    def asks(
-        self, *arguments: str, codes: Sequence[int] = (0,), limit: int = brief.LIMIT
-    ) -> dict[str, Any]:
-        command = [sys.executable, "-m", "workbench", *arguments]
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self.folder, self.say, self.calls, self.bytes = folder, say, 0, 0
+
+    async def told(self, tool: str, **values: object) -> dict[str, Any]:
         began = time.monotonic()
-        path = os.pathsep.join([str(ROOT / "profiler"), os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        self.seconds = time.monotonic() - began
-        assert done.returncode in codes, f"{arguments}: {done.stdout}\n{done.stderr}"
-        assert len(done.stdout.encode()) <= limit + 1
-        return {**json.loads(done.stdout), "exit code": done.returncode}
+        text = await self.ask(tool, values)
+        self.calls, self.bytes = self.calls + 1, self.bytes + len(text)
+        found: dict[str, Any] = json.loads(text)
+        what = found.get("verdict") or found.get("error") or ""
+        self.say(f"{tool} {values}: {len(text)} bytes, {time.monotonic() - began:.1f} s, {what}")
+        return found
 
-    def step(self, name: str) -> dict[str, Any]:
-        """As the guide has it: one that is inconclusive is run again, once."""
-        told = self.asks("ablate", name, "--brief", codes=(0, 1, 5))
+    async def ask(self, tool: str, values: Mapping[str, object]) -> str:
+        raise NotImplementedError
+
+    async def step(self, name: str, *, quick: bool) -> dict[str, Any]:
+        """As the skill has it: one that is inconclusive is run again, once."""
+        told = await self.told("step", name=name, quick=quick)
         if told["verdict"] == "inconclusive":
-            told = self.asks("ablate", name, "--brief", "--fresh", codes=(0, 1, 5))
+            told = await self.told("step", name=name, quick=quick)
         return told
 
-    def fakes(self, name: str, module: Mapping[str, str]) -> dict[str, Any]:
-        """A step on the baseline with the fast kernel."""
-        self.asks("new", name, "--from", "baseline", "--change", "a fake", "--json", limit=1 << 20)
-        study = self.folder / "kernels" / "rmsnorm"
-        (study / f"{name}.py").write_text(MODULE.format(name=name, title="A fake.", **module))
-        shutil.copy(VECTOR, study / f"{name}.cu")
-        return self.step(name)
+    async def loop(self) -> dict[str, str]:
+        """Begin, then each planted step on the baseline; show and compare the one that is kept."""
+        assert (await self.told("doctor"))["works"]["measure"]
+        verdicts = {"baseline": (await self.step("baseline", quick=True))["verdict"]}
+        for number, (what, (edit, quick, _)) in enumerate(PLANTED.items(), start=2):
+            name = f"fix{number}"
+            await self.told("new", name=name, parent="baseline", change=what)
+            edit(self.folder / "kernels" / "rmsnorm", name)
+            told = await self.step(name, quick=quick or (self.hurries and edit is vectors))
+            verdicts[what] = told["verdict"]
+            if told["verdict"] == "kept" and not told.get("provisional"):
+                assert told["speedup_over_parent"][1] > 1.03
+                assert told["speedup_over_fastest"]["of"] == "builtin"
+                assert told["next"]
+                more = await self.told("show", name=told["evidence"])
+                assert more["gates"]["unseen"] == "passed"
+                assert (await self.told("diff", before="baseline", after=name))["speedup"][1] > 1.03
+        return verdicts
+
+
+class ShellAgent(Agent):
+    async def ask(self, tool: str, values: Mapping[str, object]) -> str:
+        command = [sys.executable, "-m", "workbench", *mcp.typed(mcp.TOOLS[tool], values)]
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        out, err = await process.communicate()
+        assert out, err.decode()
+        return out.decode()
+
+    async def run(self) -> dict[str, str]:
+        return await self.loop()
+
+
+class McpAgent(Agent):
+    hurries = True
+
+    async def ask(self, tool: str, values: Mapping[str, object]) -> str:
+        found = await self.client.call_tool(tool, dict(values))
+        text = found.content[0].text  # type: ignore[union-attr]
+        assert json.loads(text) == found.structured_content
+        return text
+
+    async def run(self) -> dict[str, str]:
+        command = [sys.executable, "-m", "workbench", "mcp"]
+        served = StdioServerParameters(
+            command=command[0], args=command[1:], cwd=str(self.folder), env=dict(os.environ)
+        )
+        async with Client(served) as self.client:
+            return await self.loop()
 
 
 @pytest.mark.gpu
 @pytest.mark.timeout(900)
-def test_a_scripted_agent_keeps_a_step_and_no_fake(tmp_path: Path, capsys: Capsys) -> None:
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the SDK leaves its process to the loop
+@pytest.mark.parametrize("kind", [ShellAgent, McpAgent])
+def test_a_scripted_agent_gets_every_verdict_as_planted(
+    kind: type[ShellAgent | McpAgent], tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
     assert main(["init", str(tmp_path), "--template", "cuda", "--agents"]) == 0
-    agent = Agent(tmp_path)
+    path = os.pathsep.join([str(ROOT / "profiler"), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path.rstrip(os.pathsep))
 
-    def report(name: str, told: Mapping[str, Any]) -> tuple[str, bool, int]:
+    def say(text: str) -> None:
         with capsys.disabled():
-            first = f"first verdict in {told['seconds']} s, all in {agent.seconds:.1f} s"
-            print(f"\n{name}: {first}\n  {json.dumps(told)}")
-        return told["verdict"], told.get("provisional", False), told["exit code"]
+            print(f"{kind.__name__}: {text}", flush=True)
 
-    assert agent.asks("doctor", "--brief")["works"]["measure"]
-    baseline = agent.step("baseline")
-    assert report("baseline", baseline) == ("baseline", False, 0)
-
-    shutil.copy(VECTOR, tmp_path / "kernels" / "rmsnorm" / "fix1.cu")
-    told = agent.asks("ablate", "fix1", "--brief", "--quick", codes=(0, 1, 5))
-    assert report("fix1 --quick", told) == ("kept", True, 5)
-    fix1 = agent.step("fix1")
-    assert report("fix1", fix1) == ("kept", False, 0)
-    told = agent.fakes("fix2", KEEPS)
-    assert report("an output that is kept", told) == ("wrong", False, 1)
-    told = agent.fakes("fix3", SHOWN)
-    assert report("right at the study's own shapes", told) == ("unseen_shape", False, 1)
-
-    more = agent.asks("show", fix1["evidence"], "--brief", limit=brief.MORE)
-    assert more["gates"]["unseen"] == "passed"
-    assert agent.asks("diff", "baseline", "fix1", "--brief")["speedup"][1] > 1.03
-    assert agent.asks("advise", "fix1", "--brief")["verdict"] == "kept"
-    assert fix1["speedup_over_parent"][1] > 1.03
-    assert fix1["speedup_over_fastest"]["of"] == "builtin"
-    assert baseline["limit"]
-    assert baseline["next"]
+    agent = kind(tmp_path, say)
+    verdicts = asyncio.run(agent.run())
+    say(f"{agent.calls} calls, {agent.bytes} bytes, {verdicts}")
+    planted = {what: verdict for what, (_, _, verdict) in PLANTED.items()}
+    assert verdicts == {"baseline": "baseline", **planted}
+    assert agent.calls <= MOST_CALLS
+    assert agent.bytes <= MOST_BYTES
 
 
 PLACEHOLDERS = {"FILE.py:FUNCTION": "row.py:softmax", "4096,8192": "8,16", "DIR": "."}

@@ -117,6 +117,10 @@ def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     rough = Gate("accurate", GateState.FAILED, NOT_COLLECTED)
     assert verdict([wrong, rough, faster], over, LIMITS) == "wrong"
     assert verdict([*PASSED, rough, faster], over, LIMITS) == "inaccurate"
+    spills = Gate("compiler", GateState.FAILED, NOT_COLLECTED)
+    assert verdict([PASSED[0], spills, faster], over, LIMITS) == "wrong"
+    slow = Ratio(0.66, 0.65, 0.67)
+    assert verdict([PASSED[0], spills, faster_gate(slow, LIMITS)], slow, LIMITS) == "slower"
     assert (
         verdict([PASSED[0], Gate("compiler", GateState.OPEN, NOT_COLLECTED), faster], over, LIMITS)
         == "inconclusive"

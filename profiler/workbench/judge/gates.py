@@ -325,11 +325,13 @@ def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> 
     without a graph, whose time holds what the host takes, too.
     """
     failed = {gate.name for gate in gates if gate.state == GateState.FAILED}
+    by_ratio = speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
+    if failed - {FASTER, UNSEEN} == {COMPILER} and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN):
+        return by_ratio  # spills explain a loss, and make no result wrong
     if failed - {FASTER, UNSEEN}:
         return Verdict.WRONG if failed - {FASTER, UNSEEN, ACCURATE} else Verdict.INACCURATE
     if failed == {UNSEEN}:
         return Verdict.UNSEEN_SHAPE
-    by_ratio = speed_verdict(over_parent, limits) if over_parent else Verdict.WRONG
     missing = {gate.name for gate in gates if gate.state == GateState.OPEN and gate.binding}
     if missing:
         slow = missing <= set(OF_A_GAIN) and by_ratio in (Verdict.SLOWER, Verdict.NO_GAIN)
