@@ -21,16 +21,14 @@ from workbench.derive.speedup import (
     two_clocks,
     wrong_outputs,
 )
-from workbench.errors import BadCapture, UsageError
+from workbench.errors import BadCapture
 from workbench.evidence import store
-from workbench.evidence.convert import is_old
 from workbench.evidence.journal import Journal, known_between, load_journal
 from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
 from workbench.ncu.catalog import catalog
-from workbench.study.files import for_shell
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, Study, Work, outcomes
 from workbench.study.params import UnseenShapes, unseen_shapes
@@ -373,12 +371,6 @@ class _EvidenceReader:
         from_tables: bool = True,
     ) -> None:
         catalog()  # it is a file, too
-        if is_old(folder):
-            command = f"python -m workbench.evidence.convert {for_shell(folder.root)}"
-            raise UsageError(
-                f"{folder.root} holds evidence in the layout before November 2026",
-                hint=f"`{command}` converts it; nothing is measured again",
-            )
         self.study, self.folder = study, folder
         self.samples, self.sources = samples, sources
         self.prints = Fingerprints(study)

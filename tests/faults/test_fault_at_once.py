@@ -15,7 +15,6 @@ from workbench.app import judge, report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.evidence.convert import convert
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge.advice_rules import AdviceRecord, KindRecord
 from workbench.run.protocol import TimedSession
@@ -99,13 +98,6 @@ def of_dropped(root: Path) -> Use:
     return recorder.folder.root, recorder.drop_timing
 
 
-def of_convert(root: Path) -> Use:
-    folder = EvidenceFolder(root / "ablations/scale/evidence/h100")
-    (folder.root / "checks").mkdir(parents=True)
-    (folder.root / "checks/fix1.json").write_text('{"shapes": {}}')
-    return folder.root, lambda: convert(folder)
-
-
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -114,7 +106,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     "of",
     [
         *(of_new, of_init, of_agents, of_advice, of_report, of_keep, of_predictions, of_timing),
-        *(of_dropped, of_convert),
+        of_dropped,
     ],
     ids=lambda of: of.__name__,
 )
