@@ -151,9 +151,9 @@ def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, g
     assert [m["what"] for m in told["studies"][0]["changes"][0]["differences"]] == ["host_code"]
 
 
-def test_what_no_longer_compiles_is_broken(scale: Repository, gate_by_workers: Any) -> None:
+def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None:
     scale.edit(CU, "2 * x[i]", "2 * y[i]")
-    code, told = gate_by_workers("HEAD~1")
+    code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
     change = told["studies"][0]["changes"][0]
     assert change["why"]["message"].endswith(
@@ -173,30 +173,30 @@ def test_a_kernel_in_a_file_of_another_name_is_the_same(scale: Repository, gate:
     assert gate("HEAD~1")[0] == 5
 
 
-def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate_by_workers: Any) -> None:
+def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate: Any) -> None:
     scale.edit("kernels/scale/fast.py", "from", "import no_such_package\n\nfrom")
-    code, told = gate_by_workers("HEAD~1")
+    code, told = gate("HEAD~1")
     assert (code, verdicts(told)["fast"]) == (5, "cannot tell")
     assert "needs no_such_package" in told["studies"][0]["changes"][1]["why"]["message"]
 
 
-def test_a_study_that_comes_goes_or_cannot_be_read(scale: Repository, gate_by_workers: Any) -> None:
+def test_a_study_that_comes_goes_or_cannot_be_read(scale: Repository, gate: Any) -> None:
     for name in ("kernels", "ablations"):
         shutil.copytree(scale.workspace / name / "scale", scale.workspace / name / "more")
     scale.commit("another study")
-    code, told = gate_by_workers("HEAD~1")
+    code, told = gate("HEAD~1")
     assert [study["study"] for study in told["studies"]] == ["more", "scale"]
     assert (code, verdicts(told)) == (0, {"baseline": "new", "fast": "new"})
-    code, told = gate_by_workers("HEAD", "HEAD~1")
+    code, told = gate("HEAD", "HEAD~1")
     assert (code, verdicts({"studies": told["studies"][1:]})) == (0, {"more": "gone"})
     study = scale.workspace / "kernels" / "more" / "study.py"
     study.write_text(study.read_text() + "\nhere = (\n")
     scale.commit("no Python")
-    code, told = gate_by_workers("HEAD~1", "HEAD")
+    code, told = gate("HEAD~1", "HEAD")
     assert (code, verdicts(told)) == (1, {"more": "broken"})  # once, and not of each variant
     change, last = told["studies"][0]["changes"][0], len(study.read_text().splitlines())
     assert f":gpu/kernels/more/study.py:{last} could not be imported" in change["why"]["message"]
-    assert gate_by_workers("HEAD", "HEAD~1")[0] == 5
+    assert gate("HEAD", "HEAD~1")[0] == 5
 
 
 def test_a_reference_whose_package_is_missing_is_not_broken(scale: Repository, gate: Any) -> None:
@@ -227,14 +227,12 @@ def test_new_and_gone_variants(scale: Repository, gate: Any) -> None:
     assert (code, verdicts(told)) == (0, {"baseline": "same", "faster": "new", "fast": "gone"})
 
 
-def test_kept_cubins_are_not_compiled_again(
-    scale: Repository, gate_by_workers: Any, tmp_path: Path
-) -> None:
+def test_kept_cubins_are_not_compiled_again(scale: Repository, gate: Any, tmp_path: Path) -> None:
     scale.edit(CU, "2 * x[i]", "x[i] / 3")
-    gate_by_workers("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
+    gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
     kept = {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()}
     assert len(kept) == 2
-    gate_by_workers("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
+    gate("HEAD~1", "HEAD", "--cache", str(tmp_path / "cubins"))
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "cubins").iterdir()} == kept
 
 

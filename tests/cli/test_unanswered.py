@@ -39,24 +39,22 @@ CLOSES = "closes what its process needs"
 
 
 @pytest.mark.parametrize(
-    ("ends", "why"),
+    ("verb", "ends", "why"),
     [
-        ("import os; os._exit(0)", "SystemExit: 0"),
-        ("import posix; posix._exit(3)", "SystemExit: 3"),
-        ("import ctypes; ctypes.CDLL(None)._exit(0)", "SystemExit: _exit"),
-        ("import os; os.execvp('true', ['true'])", "SystemExit: os.exec"),
-        ("import os; os.kill(os.getpid(), 9)", "SystemExit: SIGKILL"),
-        ("import os; os.close(1)", CLOSES),
-        ("import os; os.closerange(0, 256)", CLOSES),
-        ("raise SystemExit", "SystemExit"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("import ctypes; ctypes.string_at(0)", "crashed this command: Segmentation fault"),
-        ("import os; os.abort()", "crashed this command: Aborted"),
+        ("list", "import os; os._exit(0)", "SystemExit: 0"),
+        ("ablate", "import posix; posix._exit(3)", "SystemExit: 3"),
+        ("list", "import ctypes; ctypes.CDLL(None)._exit(0)", "SystemExit: _exit"),
+        ("list", "import os; os.execvp('true', ['true'])", "SystemExit: os.exec"),
+        ("ablate", "import os; os.kill(os.getpid(), 9)", "SystemExit: SIGKILL"),
+        ("list", "import os; os.closerange(0, 256)", CLOSES),
+        ("list", "raise SystemExit", "SystemExit"),
+        ("ablate", "raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("list", "import ctypes; ctypes.string_at(0)", "crashed this command: Segmentation fault"),
+        ("ablate", "import os; os.abort()", "crashed this command: Aborted"),
     ],
 )
-@pytest.mark.parametrize("verb", ["list", "ablate"])
 def test_what_ends_the_process_has_its_file_and_line(
-    ends: str, why: str, verb: str, root: Path
+    verb: str, ends: str, why: str, root: Path
 ) -> None:
     """In ``study.py``, and in a module that it imports."""
     number = (root / STUDY).read_text().count("\n") + 1
@@ -116,10 +114,9 @@ def test_code_that_does_not_come_back_has_its_line(
     assert f"{root / STUDY}:{number}: {why}" in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["list", "ablate"])
-def test_what_nothing_can_refuse_has_its_file(verb: str, root: Path) -> None:
+def test_what_nothing_can_refuse_has_its_file(root: Path) -> None:
     append(root, f"import ctypes\n{EXITS.format(231)}\n")
-    done = workbench(root, verb)
+    done = workbench(root, "list")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{root / STUDY} ended this command with exit code 0" in done.stderr
     assert "hint: take out what ends the process" in done.stderr

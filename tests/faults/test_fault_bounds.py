@@ -26,7 +26,7 @@ from workbench.evidence.journal import JournalEntry
 from workbench.problems import detect
 from workbench.problems.problem import Request
 from workbench.remote import cluster
-from workbench.render.templates import TEMPLATE
+from workbench.render.templates import TEMPLATE, rendered, template_environment
 from workbench.run.process import Worker
 from workbench.run.repository import SCRATCH, repository_of
 from workbench.study.files import check_compressed, compressed, read_toml
@@ -100,18 +100,18 @@ def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
     ids=["divides", "undefined", "syntax", "endless", "large", "pipe"],
 )
 def test_a_template_of_the_user_is_bounded_and_named(
-    template: str | int | None, told: str, workspace: Path, monkeypatch: Patch, capsys: Capsys
+    template: str | int | None, told: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 1.0)
-    path = workspace / "templates" / TEMPLATE
-    path.parent.mkdir(exist_ok=True)
-    path.unlink(missing_ok=True)
+    path = tmp_path / TEMPLATE
     if template is None:
         os.mkfifo(path)
     else:
         path.write_text(template if isinstance(template, str) else "")
         os.truncate(path, template) if isinstance(template, int) else None
-    assert told in error_of(capsys, "report", project=workspace, code=2)
+    with pytest.raises(UsageError) as error:
+        rendered(template_environment([tmp_path]), TEMPLATE)
+    assert told in error.value.message
 
 
 def test_a_journal_of_damage_alone_is_not_read_to_its_end() -> None:

@@ -503,12 +503,12 @@ def test_what_the_hint_names_is_taken(
         (
             ["show", "{dir}/f.ncu-rep"],
             "did you mean '{dir}/f.ncu-rep/a b.ncu-repz'?",
-            ["show", "{dir}/f.ncu-rep/a b.ncu-repz"],
+            ["show", "{dir}/f.ncu-rep/a b.ncu-repz", "--launch", "0"],
         ),
         (
             ["show", "{dir}/ab.ncu-repz"],
             "did you mean '{dir}/a b.ncu-repz'?",
-            ["show", "{dir}/a b.ncu-repz"],
+            ["show", "{dir}/a b.ncu-repz", "--launch", "0"],
         ),
         (
             ["show", "{report}", "--launch", "9999"],
