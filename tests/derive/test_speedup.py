@@ -232,16 +232,15 @@ TRIALS = 1000
 MIXED = (0.003,) * 6 + (0.008,) * 3 + (0.0185,)  # root of the mean square: 0.0078
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 6])
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("spread", [(0.0,), (0.0078,), MIXED])
 def test_a_later_recording_lies_in_the_interval(count: int, spread: Sequence[float]) -> None:
     assert min(coverage(0.0078, spread, count)) >= 0.9
 
 
-@pytest.mark.parametrize("count", [3, 6])
 @pytest.mark.parametrize("between", [0.0, 0.003, 0.03])
-def test_without_a_known_spread_several_recordings_tell_it(count: int, between: float) -> None:
-    assert min(coverage(None, (between,), count)) >= 0.9
+def test_without_a_known_spread_several_recordings_tell_it(between: float) -> None:
+    assert min(coverage(None, (between,), 3)) >= 0.9
 
 
 def test_a_single_recording_of_an_unknown_gpu_says_nothing_of_others() -> None:

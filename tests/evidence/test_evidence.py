@@ -258,9 +258,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     assert " stale " in next(x for x in out.splitlines() if x.startswith("| fix2"))
     assert "stale, not shown: `fix2`" in out
     for verb in (
-        ["profile", "fix2"],
         ["ablate", "fix2"],
-        ["show", "fix2"],
         ["diff", "fix1", "fix2"],
     ):
         said = both_of(capsys, *verb, *here, code=5)

@@ -13,7 +13,7 @@ from workspaces import copy_of_fixture
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_of_fixture(tmp_path_factory.mktemp("workspace"), "attention")
+    return copy_of_fixture(tmp_path_factory.mktemp("workspace"), "transpose")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -24,14 +24,14 @@ def test_parts_have_folders_of_their_own(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "--html", "--project", str(workspace)]) == 0
-    whole = workspace / "reports" / "attention"
+    whole = workspace / "reports" / "transpose"
     before = contents(whole)
     assert "OPTIMIZATION_REPORT.md" in before
     assert "report.html" in before
     capsys.readouterr()
-    for verb, names in (("ablate", ["fix2", "fix1"]), ("report", ["fix3", "fix1"])):
+    for verb, names in (("ablate", ["padded", "tiled"]), ("report", ["tma", "tiled"])):
         told = error_of(capsys, verb, *names, project=workspace, code=0)
-        part = whole / "+".join(sorted(names))
+        part = whole / "+".join(names[::-1])
         assert "a part of the ladder; its report has a folder of its own" in told
         assert f"wrote {part / 'OPTIMIZATION_REPORT.md'}" in told
         assert (part / "OPTIMIZATION_REPORT.md").is_file()
@@ -45,5 +45,5 @@ def test_all_steps_by_name_are_the_whole(
 
     steps = [step.variant for step in find_workspace(workspace).study().ladder.steps]
     assert main(["report", *steps, "--project", str(workspace)]) == 0
-    path = workspace / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
+    path = workspace / "reports" / "transpose" / "OPTIMIZATION_REPORT.md"
     assert capsys.readouterr().err.splitlines()[0] == f"wrote {path}"

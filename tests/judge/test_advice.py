@@ -487,7 +487,7 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     assert record_of(root, "advise tma", "transpose", capsys) == found
     file.write_text("{")
     assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
-    for verb in ("advise tma", "show tma", "profile tma", "ablate --all", "report"):
+    for verb in ("advise tma", "ablate --all", "report"):
         assert main([*verb.split(), "--study", "transpose", "--project", str(root)]) == 0
         told = "".join(capsys.readouterr())
         assert "advice.json cannot be read" in told or verb == "report"
