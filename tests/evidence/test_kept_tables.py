@@ -75,7 +75,9 @@ def test_no_tables_are_kept_that_no_index_names() -> None:
 def kept(tmp_path: Path) -> Path:
     path = tmp_path / "tables" / "small.json.zst"
     assert not isinstance(tables_of(SMALL, path)[0][0], KeptTables)
-    assert isinstance(tables_of(SMALL, path)[0][0], KeptTables)
+    again = tables_of(SMALL, path)[0][0]
+    assert isinstance(again, KeptTables)
+    assert again.calls == load_capture(SMALL).launches[0].calls != []
     return path
 
 

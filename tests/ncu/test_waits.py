@@ -13,12 +13,14 @@ import pytest
 from answers import Capsys, Patch, error_of, not_none
 from workbench.cuda.cubin import MAGIC
 from workbench.derive.source_diff import Listing, line_costs, listing
+from workbench.judge.advice_rules import AdvisedKernel
 from workbench.ncu import line_table, places
 from workbench.ncu.capture import Capture, Decoded, KeptTables, read_lines
 from workbench.ncu.disassembly import counted, packed, unpacked
 from workbench.ncu.line_table import Frame, LineEntry, LineTable, line_tables, tables_in
 from workbench.ncu.places import Instruction, Places, Waits, instruction, is_library, source_place
 from workbench.ncu.reader import actions
+from workbench.render import answers, brief
 from workspaces import (
     CAPTURES,
     CAUSAL,
@@ -138,6 +140,22 @@ def test_the_report_tells_through_which_calls_code_was_inlined() -> None:
     for chain in chains:
         assert Path(chain[0][0]).name == "hopper.cuh"
         assert BARRIER in text(launch(FLUSHED, "fix10"), chain[1])
+
+
+def test_a_line_of_a_helper_names_the_call_in_the_kernel_s_own_file() -> None:
+    calls = Capture(Path(), (launch(FLUSHED, "fix10"),)).calls
+    assert calls
+    for (helper, _), call in calls.items():
+        assert Path(helper).suffix == ".cuh"
+        assert Path(call[0]).name == "fix10.cu"
+        assert text(launch(FLUSHED, "fix10"), call)
+    line = next(iter(calls))
+    stalls = {"wait": {line: 1.0}}
+    spot = not_none(AdvisedKernel({}, None, {}, lines=stalls, calls=calls).hottest)
+    assert spot.called_at == calls[line]
+    assert {"at": answers.place(*line), "called_at": answers.place(*calls[line])} == brief._place(
+        spot
+    )
 
 
 def test_a_library_s_code_is_charged_to_the_line_that_called_it(monkeypatch: Patch) -> None:

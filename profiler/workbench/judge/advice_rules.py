@@ -63,11 +63,14 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Spot:
-    """The line that shows a limit; ``share`` of stall samples, None if found by another counter."""
+    """The line that shows a limit; ``share`` of stall samples, None if found by another counter.
+    ``called_at`` is the line of the kernel's own file that calls it, where it is a helper's.
+    """
 
     file: str
     line: int
     share: float | None
+    called_at: Place | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +94,7 @@ class AdvisedKernel:
     tensor_peaks: Mapping[str, float] = field(default_factory=dict)
     executed: float | None = None
     sectors: float | None = None
+    calls: Mapping[Place, Place] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
         """Of a figure; None where it was not collected."""
@@ -159,7 +163,7 @@ class AdvisedKernel:
         (file, line) = max(ranked, key=lambda place: (ranked[place], place))
         stalls = added(map(self.total, self._stalls))
         its = added(self.lines[c].get((file, line), 0.0) for c in self._stalls)
-        return Spot(file, line, its / stalls if stalls else None)
+        return Spot(file, line, its / stalls if stalls else None, self.calls.get((file, line)))
 
     @property
     def hottest(self) -> Spot | None:
@@ -201,6 +205,7 @@ def subject(
         tensor_peaks=tops,
         executed=None if counted is None else added(counted.values()),
         sectors=capture.global_sectors,
+        calls=capture.calls,
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.errors import BadCapture, UsageError, unknown
 from workbench.ncu.catalog import GLOBAL_SECTORS, STALL_PREFIX, needed_metrics
 from workbench.ncu.disassembly import (
+    INSTRUCTIONS,
     LINE_COUNTERS,
     Code,
     Counted,
@@ -153,6 +154,11 @@ class Decoded:
             return read_lines(self._counted)
 
     @cached_property
+    def calls(self) -> list[tuple[Any, ...]]:
+        with limited(self.path):
+            return read_calls(self._counted)
+
+    @cached_property
     def code(self) -> Code | None:
         with limited(self.path):
             return read_code(self._counted)
@@ -192,6 +198,7 @@ class KeptTables:
     collected: frozenset[str]
     launched: Launched | None = None
     instructions: bytes = b""
+    calls: list[tuple[str, int, str, int]] = field(default_factory=list)  # none in older tables
 
     @cached_property
     def code(self) -> Code | None:
@@ -234,6 +241,12 @@ class Capture:
         The counter is a stall reason, counted in samples, or a key of ``LINE_COUNTERS``.
         """
         return _table((launch.lines for launch in self.launches), self.kernels, LINE_COLUMNS)
+
+    @cached_property
+    def calls(self) -> Mapping[tuple[str, int], tuple[str, int]]:
+        """The line of a helper to the line of the kernel's own file that calls it."""
+        every = (call for launch in self.launches for call in launch.calls)
+        return {(file, line): (caller, at) for file, line, caller, at in every}
 
     @cached_property
     def code(self) -> tuple[Code | None, ...]:
@@ -296,6 +309,18 @@ def read_lines(counters: Counted) -> list[tuple[Any, ...]]:
             sums[counters.places.of(pc, counter)] += value
         rows += [(file, line, counter, value) for (file, line), value in sums.items()]
     return rows
+
+
+def read_calls(counters: Counted) -> list[tuple[Any, ...]]:
+    """File and line of a helper, then of the call that most of its samples came through."""
+    sums: dict[Any, dict[Any, float]] = defaultdict(lambda: defaultdict(float))
+    places = counters.places
+    for counter, counts in counters.by_pc.items():
+        for pc, value in counts if counter != INSTRUCTIONS else ():
+            waiting = places.waiting(pc, counter)
+            if call := places.called_at(waiting):
+                sums[places.itself(waiting)][call] += value
+    return [(*place, *max(calls, key=lambda c: (calls[c], c))) for place, calls in sums.items()]
 
 
 def read_rules(action: Any) -> list[tuple[Any, ...]]:

@@ -128,6 +128,7 @@ def _rows(tables: LaunchTables, report: Path) -> list[dict[str, object]]:
                 "ranges": ranges,
                 "metrics": launch.metrics,
                 "lines": launch.lines,
+                "calls": launch.calls,
                 "rules": launch.rules,
                 "collected": sorted(launch.collected),
                 "launched": asdict(launch.launched) if launch.launched else None,

@@ -168,6 +168,14 @@ class Places:
             self._known[key] = lasting_name(file), line
         return self._known[key]
 
+    def called_at(self, pc: int) -> Place | None:
+        """The line of the kernel's own file that called it, for a helper of another file."""
+        chain = self.chain(pc)
+        own = chain[-1].file if chain else ""
+        call = next((frame for frame in chain[1:] if frame.file == own), None)
+        file = lasting_name(own)
+        return (file, call.line) if call and file != self.itself(pc)[0] else None
+
     def waiting(self, pc: int, counter: str) -> int:
         """The address of the instruction that a sample at an address is charged to."""
         return self._waits.waiting_at(pc, counter)

@@ -69,6 +69,7 @@ class AdvisedLine(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     line: int
     stall_share: float | None
+    called_at: str | None
 
 
 class AdvisedChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,6 +286,10 @@ def advised(found: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> Ad
     )
 
 
+def place(file: str, line: int) -> str:
+    return f"{file.removeprefix(TOP)}:{line}"
+
+
 def to_try(
     advice: Sequence[Advice] | None, record: AdviceRecord | None = None
 ) -> list[AdvisedChange] | None:
@@ -317,6 +322,7 @@ def _advice(one: Advice) -> AdvisedChange:
             file=spot.file.removeprefix(TOP),
             line=spot.line,
             stall_share=None if spot.share is None else round(spot.share, DIGITS),
+            called_at=place(*spot.called_at) if spot.called_at else None,
         )
         if spot
         else None,

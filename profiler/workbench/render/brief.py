@@ -19,7 +19,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row, VariantPair
-from workbench.render.answers import TOP
+from workbench.render.answers import place
 from workbench.render.as_json import VERSION, Data, plain_data
 from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE, NOTHING
@@ -227,11 +227,14 @@ def limit(advice: Sequence[Advice] | None) -> Data:
     if not advice:
         return {}
     first = advice[0]
-    return {"limit": first.limit.id, "at": _place(first.spot)}
+    return {"limit": first.limit.id, **_place(first.spot)}
 
 
-def _place(found: Spot | HotLine | None) -> str | None:
-    return f"{found.file.removeprefix(TOP)}:{found.line}" if found else None
+def _place(found: Spot | HotLine | None) -> Data:
+    """The line, and for a helper of another file the line that calls it."""
+    called = getattr(found, "called_at", None)
+    at = place(found.file, found.line) if found else None
+    return {"at": at, **({"called_at": place(*called)} if called else {})}
 
 
 def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
@@ -246,7 +249,7 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
                 "kind": one.change,
                 "how": CATALOGUE[one.change].how,
                 "why": short(sentence(one.why)),
-                "at": _place(one.spot),
+                **_place(one.spot),
                 **({"tried_here": here} if here else {}),
             }
         )
@@ -299,7 +302,7 @@ def _bottleneck(one: Bottleneck) -> Data:
         "title": one.title,
         "metric": one.metric,
         "value": number(one.value),
-        "at": _place(one.hot_line),
+        **_place(one.hot_line),
     }
 
 

@@ -31,6 +31,7 @@ class NextKind(TypedDict, total=False):
     how: str
     why: str
     at: str | None
+    called_at: str
     tried_here: Objects
 
 
@@ -57,6 +58,7 @@ JUDGED: Keys = {
     "gpu": (str, "GPU of the evidence"),
     "limit": (str, "what limits the kernel, as stage.resource"),
     "at": (str | None, "the line that shows the limit"),
+    "called_at": (str, "the line of the kernel that calls it, if it is a helper of another file"),
     "evidence": (str | Texts, "evidence id for show; of check where results come from"),
 }
 STEP: Keys = {

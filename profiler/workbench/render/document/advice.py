@@ -125,8 +125,13 @@ def spot(found: Spot | None) -> Text:
     """``file:line`` and its share of all stall time."""
     if found is None:
         return words("no line of its own")
-    place = code(f"{found.file.rsplit('/', 1)[-1]}:{found.line}")
-    return line(place, f", {percent(found.share)} of the stall time" if found.share else "")
+    called = (", called at ", _place(*found.called_at)) if found.called_at else ()
+    share = f", {percent(found.share)} of the stall time" if found.share else ""
+    return line(_place(found.file, found.line), *called, share)
+
+
+def _place(file: str, number: int) -> Text:
+    return code(f"{file.rsplit('/', 1)[-1]}:{number}")
 
 
 def tried(one: Advice) -> Text:
