@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import math
 import os
 import subprocess
@@ -12,6 +13,7 @@ import xml.etree.ElementTree as ET
 from functools import lru_cache
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import pages
@@ -25,12 +27,15 @@ from workbench.judge.ladder import Ablation
 from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AcrossShapes, AtShape
 from workbench.ncu.catalog import STALL_REASONS
+from workbench.render import as_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, chart, chart_files, charts, page_charts
 from workbench.render.chart.stalls import COLOURS, MOST, fills, parts
 from workbench.render.chart.time_charts import size_lines
 from workbench.render.document.step import step_chart
 from workbench.render.numbers import microseconds, percent
+from workbench.reporters import sweep
+from workbench.reporters.schema import schema
 from workbench.words import Regime
 from workspaces import ROOT
 
@@ -320,6 +325,13 @@ def over(names: int, references: int = 1) -> OverSizes:
 @pytest.mark.parametrize("names", [1, 2, 7, 30])
 def test_sizes_are_drawn_whatever_their_number(names: int) -> None:
     inside(size_lines(over(names)))
+
+
+def test_sizes_in_short_name_the_fastest_variant_at_each() -> None:
+    told = sweep.brief([over(3)])
+    assert [each["n"] for each in told["sizes"]] == [2.0**i for i in range(4, 12)]  # type: ignore[attr-defined]
+    assert {each["variant"] for each in told["sizes"]} == {"v0"}  # type: ignore[attr-defined]
+    jsonschema.validate(json.loads(as_json.dumps(told)), schema("sweep"))
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ class VariantBuild:
 class Builds:
     """What became of each variant."""
 
+    study: str
     builds: tuple[VariantBuild, ...]
 
     @property
@@ -63,7 +64,7 @@ def build(
     with executor.reporter.progress() as hear:
         limit = workspace.config.limits.seconds_per_step
         events = build_only(study, found, arch, limit, hear)
-    return Builds(tuple(_variant_build(event, arch, study) for event in events))
+    return Builds(study.name, tuple(_variant_build(event, arch, study) for event in events))
 
 
 def _variant_build(event: Built | Failed, arch: str, study: Study) -> VariantBuild:

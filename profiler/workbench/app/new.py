@@ -188,7 +188,7 @@ def merged(path: Path, lines: list[str]) -> list[str]:
 @dataclass(frozen=True)
 class NewWorkspace:
     """``written`` are the files that were made, ``left_alone`` were there; ``ignored`` are the
-    lines that ``.gitignore`` lacked. ``next`` is the command to go on with.
+    lines that ``.gitignore`` lacked. ``next_command`` is the one to go on with.
     """
 
     folder: Path
@@ -197,7 +197,7 @@ class NewWorkspace:
     written: list[Path]
     ignored: list[str] = field(repr=False)
     left_alone: list[Path]
-    next: str
+    next_command: str
 
 
 def for_agents() -> dict[Path, bytes]:
@@ -301,7 +301,7 @@ def added(study: Study, step: Step, files: Mapping[Path, str]) -> None:
 @dataclass(frozen=True)
 class NewStep:
     """``written`` are its own files, ``shared`` those that it shares with its parent;
-    ``predictions`` is how many it has, and ``next`` the command to go on with.
+    ``predictions`` is how many it has, and ``next_command`` the one to go on with.
     """
 
     study: str
@@ -311,7 +311,7 @@ class NewStep:
     shared: list[str]
     ladder: str
     predictions: int
-    next: str
+    next_command: str
 
 
 def new_step(
@@ -333,5 +333,5 @@ def new_step(
         shared=shared,
         ladder=shown_path(study.ladder.path),
         predictions=len(step.predictions),
-        next=f"workbench ablate {name}" + (f" --study {quote(study.name)}" if by_name else ""),
+        next_command=f"workbench ablate {name}{f' --study {quote(study.name)}' * by_name}",
     )

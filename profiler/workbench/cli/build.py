@@ -19,7 +19,7 @@ def run(options: BuildOptions) -> int:
             hint="`workbench init NAME` makes one; --project names one elsewhere",
         )
     found = build(here, workspace, study, options.variants or [], options.arch)
-    if options.json or len(found.failed) < len(found.builds):
+    if options.json or options.brief or len(found.failed) < len(found.builds):
         show(options, found)
     for each in found.failed:
         note(f"error: {each.variant}: {with_hint(each.error, each.hint)}")

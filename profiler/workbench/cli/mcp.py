@@ -81,7 +81,7 @@ TOOLS: Mapping[str, Tool] = {
     "step": Tool(
         "ablate",
         "Build, check, time and judge a step beside its parent; profile it near the best one.",
-        ("fixes", "study", "shape", "quick"),
+        ("fixes", "study", "shape", "quick", "fresh"),
         called={"fixes": "name"},
     ),
     "advise": Tool(

@@ -307,7 +307,7 @@ class AblateOptions(Long, Measured):
 
 
 @dataclass(frozen=True)
-class SweepOptions(Printed, Measured):
+class SweepOptions(Briefed, Measured):
     """Time all values of parameters, or a range of shapes.
 
     Times every combination of parameters, or variants and references over the size.

@@ -141,19 +141,21 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
 
 def after(found: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
     """The command that goes on from here, or why nothing is left to try."""
+    study = found.study
     if row.is_reference:
-        return _command(found, "ablate", "--brief")
+        return command(study, "ablate")
     if not has_figures(row) or row.verdict in UNDECIDED:
-        return _command(found, "ablate", row.variant, "--brief")
+        again = ("--fresh",) if row.verdict == Verdict.INCONCLUSIVE else ()
+        return command(study, "ablate", row.variant, *again)
     if row.verdict not in (Verdict.KEPT, Verdict.BASELINE):
         best = found.best or found.rows[0]
-        return _command(found, "advise", best.variant, "--brief") if best is not row else {}
+        return command(study, "advise", best.variant) if best is not row else {}
     if advice is None:
-        return _command(found, "profile", row.variant, "--brief")
+        return command(study, "profile", row.variant)
     if not advice:
         return {"stop": True, "why_stop": NOTHING}
     change = ("--from", row.variant, "--change", CATALOGUE[advice[0].change].title)
-    return _command(found, "new", free_name(row.variant, found.taken), *change)
+    return command(study, "new", free_name(row.variant, found.taken), *change)
 
 
 def free_name(variant: str, taken: Collection[str]) -> str:
@@ -164,8 +166,10 @@ def free_name(variant: str, taken: Collection[str]) -> str:
     return next(name for n in itertools.count(first) if (name := f"{word}{n}") not in names)
 
 
-def _command(found: Ablation, *words: str) -> Data:
-    return {"next_command": shlex.join(["workbench", *words, "--study", found.study])}
+def command(study: str, *words: str) -> Data:
+    """``next_command``; ``study`` is "" for one that needs none."""
+    of_study = ("--study", study) if study else ()
+    return {"next_command": shlex.join(["workbench", *words, *of_study, "--brief"])}
 
 
 def _state(row: Row) -> str | None:
@@ -264,6 +268,8 @@ def together(steps: Sequence[Data]) -> Data:
 def ladder(found: Ablation) -> Data:
     """The best step, then the rows of the table in short."""
     best = found.best
+    known = step(found, best) if best else {}
+    going_on = {k: known.pop(k) for k in ("next_command", "stop", "why_stop") if k in known}
     rows = [
         {
             **columns(found, row, Where.BRIEF),
@@ -275,10 +281,11 @@ def ladder(found: Ablation) -> Data:
         "study": found.study,
         "shape": found.shape,
         "gpu": found.gpu,
-        "best": {k: v for k, v in step(found, best).items() if v is not None} if best else None,
+        "best": {k: v for k, v in known.items() if v is not None} or None,
         "references": {row.variant: number(row.time.value) for row in found.references if row.time},
         "warnings": [short(each) for each in sentences(found.warnings)],
         "variants": rows,
+        **going_on,
     }
 
 
@@ -324,6 +331,7 @@ def pair(found: Ablation, two: VariantPair) -> Data:
         "warnings": [short(each) for each in sentences(two.warnings)],
         **limit(to_try(two.after.advice, found.record)),
         "evidence": [identity(found, row) for row in (two.before, two.after)],
+        **command(found.study, "advise", two.after.variant, "--shape", found.shape),
     }
 
 
@@ -334,7 +342,7 @@ def kernel(found: Details, launches: int) -> Data:
         "launches": launches,
         "figures": {name: number(figure.value) for name, figure in found.figures.items()},
         **limit(found.advice),
-        "next": next_kinds(found.advice),
+        "next": next_kinds(to_try(found.advice)),
         "bottlenecks": [_bottleneck(each) for each in found.bottlenecks[:5]],
     }
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from workbench.app.build import Builds
 from workbench.evidence.records import BuiltKernel
+from workbench.render import brief as in_short
+from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -20,6 +22,15 @@ from workbench.render.document.blocks import (
     table,
 )
 from workbench.render.numbers import one_line
+
+MOST_NAMED = 4  # variants of a command
+
+
+def brief(result: Builds) -> Data:
+    """What failed is built again; the rest is measured."""
+    verb, named = ("build", result.failed) if result.failed else ("ablate", result.builds)
+    names = [each.variant for each in named]
+    return {**shown_fields(result), **in_short.command(result.study, verb, *names[:MOST_NAMED])}
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ def brief(found: CheckedStudy) -> dict[str, object]:
         verdict = CheckResult.CORRECT
     else:
         verdict = None
+    named = [one.variant for one in order if one.wrong][:1] or [order[0].variant] if order else []
+    verb = "ablate" if verdict == CheckResult.CORRECT else "check"
     return {
         "study": found.study,
         "gpu": found.gpu,
@@ -45,6 +47,7 @@ def brief(found: CheckedStudy) -> dict[str, object]:
         ]
         or None,
         "checks": [_check(one) for one in order],
+        **in_short.command(found.study, verb, *dict.fromkeys(named)),
     }
 
 

@@ -50,6 +50,7 @@ def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str
         "after": result.after.name,
         "kernels": [in_short.kernel_pair(each.comparison, each.after.advice) for each in both],
         "warnings": [*sentences(result.warnings)],
+        **in_short.command("", "show", str(result.after.path)),
     }
 
 

@@ -31,7 +31,7 @@ def data(result: Diagnosis) -> dict[str, object]:
 
 def brief(result: Diagnosis) -> dict[str, object]:
     """What works, and each row that does not with its way out."""
-    from workbench.render.brief import short  # reads records: not without msgspec
+    from workbench.render.brief import command, short  # reads records: not without msgspec
 
     return {
         "works": dict(result.works),
@@ -41,6 +41,7 @@ def brief(result: Diagnosis) -> dict[str, object]:
             for each in result.rows
             if each.fix
         ],
+        **command("", "list"),
     }
 
 

@@ -92,6 +92,16 @@ def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
         yield paragraph(joined(list(map(code, variants))), f": {text}")
 
 
+def _after(result: Gated) -> dict[str, object]:
+    """Measure what is worse, or what is not decided."""
+    for wanted in ((Move.BROKEN, Move.SLOWER), (Move.CANNOT_TELL,)):
+        for study in result.studies:
+            names = [change.variant for change in study.changes if change.verdict in wanted]
+            if names:
+                return in_short.command(study.study, "ablate", names[0])
+    return {"stop": True, "why_stop": "no variant is slower or broken"}
+
+
 def brief(result: Gated) -> dict[str, object]:
     """How many of each verdict, and what is not the same, the worst first."""
     counts = {move.value: sum(change.verdict == move for change in result.changes) for move in Move}
@@ -118,6 +128,7 @@ def brief(result: Gated) -> dict[str, object]:
         "changes": sorted(
             moved, key=lambda told: told["verdict"] not in (Move.BROKEN, Move.SLOWER)
         ),
+        **_after(result),
     }
 
 

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.app.new import AGENTS, IGNORED, NewWorkspace
+from workbench.render import brief as in_short
+from workbench.render.as_json import Data, shown_fields
 from workbench.study.files import resolved, stands
 from workbench.study.workspace import CONFIG_FILE
 from workbench.words import INSTALL
@@ -16,6 +18,17 @@ def data(result: NewWorkspace | tuple[Path, list[Path]]) -> object:
         return result
     folder, written = result
     return {"folder": folder, "written": written}
+
+
+def brief(result: NewWorkspace | tuple[Path, list[Path]]) -> Data:
+    if isinstance(result, NewWorkspace):
+        return {**shown_fields(result), "next_command": f"{result.next_command} --brief"}
+    folder, written = result
+    return {
+        "folder": str(folder),
+        "written": [str(path) for path in written],
+        **in_short.command("", "list", "--project", str(folder)),
+    }
 
 
 def lines(result: NewWorkspace | tuple[Path, list[Path]]) -> list[str]:
@@ -37,5 +50,6 @@ def lines(result: NewWorkspace | tuple[Path, list[Path]]) -> list[str]:
     if find_spec("torch") is None:
         said.append(f"first: {INSTALL}")
     verb = "build" if template == "cuda" else "check"
-    said.append(f"without a GPU: {result.next.replace('ablate', verb)}")
-    return [*said, f"next, where there is a GPU with ncu (`workbench doctor`): {result.next}"]
+    said.append(f"without a GPU: {result.next_command.replace('ablate', verb)}")
+    where = "where there is a GPU with ncu (`workbench doctor`)"
+    return [*said, f"next, {where}: {result.next_command}"]

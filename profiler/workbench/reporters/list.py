@@ -8,6 +8,7 @@ from typing import Any
 
 from workbench.app.list import EvidenceState, Listed, ListedStudies, ListedStudy
 from workbench.render.as_json import shown_fields
+from workbench.render.brief import command
 from workbench.render.document.blocks import (
     Block,
     Cell,
@@ -67,7 +68,9 @@ def brief(result: ListedStudies) -> dict[str, object]:
         }
         for listed in result.studies
     ]
-    return {"studies": studies}
+    names = [listed.study for listed in result.studies]
+    verb = "ablate" if len(names) == 1 else "list"
+    return {"studies": studies, **(command(names[0], verb) if names else command("", "init"))}
 
 
 LISTED: list[Field[Listed]] = [

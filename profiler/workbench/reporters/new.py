@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.app.new import NewStep
+from workbench.render.as_json import Data, shown_fields
+
+
+def brief(result: NewStep) -> Data:
+    return {**shown_fields(result), "next_command": f"{result.next_command} --brief"}
 
 
 def lines(result: NewStep) -> list[str]:
@@ -17,4 +22,4 @@ def lines(result: NewStep) -> list[str]:
         said.append(
             f"  no prediction: write one into {Path(result.ladder).name} before you measure"
         )
-    return [*said, f"next: change {result.written[-1]}, then `{result.next}`"]
+    return [*said, f"next: change {result.written[-1]}, then `{result.next_command}`"]

@@ -223,4 +223,6 @@ def brief(result: MachineCodeResult) -> dict[str, object]:
         "after": result.after,
         "origin": result.origin,
         "kernels": [_short(kernel) for kernel in result.kernels],
+        "stop": True,
+        "why_stop": "machine code has no times: diff without --sass compares them",
     }

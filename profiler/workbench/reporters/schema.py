@@ -51,6 +51,9 @@ EVERY: Keys = {
     "exit_code": (int, "of the verb, from MCP"),
     "left_out": (int, "list entries that were cut to fit"),
     "error": (Failure, "what failed"),
+    "next_command": (str, "the command that goes on from here"),
+    "stop": (bool, "nothing is left to try"),
+    "why_stop": (str, "why"),
 }
 JUDGED: Keys = {
     "study": (str, "study"),
@@ -83,9 +86,6 @@ STEP: Keys = {
     "judged": (Anything, "the verdict's own shape, ratio and gates, if it is another shape"),
     "failed": (Objects, "gates, checks or builds that did not pass, each with why"),
     "next": (list[NextKind] | None, "kinds of change, the best first; null: not profiled"),
-    "next_command": (str, "the command that goes on from here"),
-    "stop": (bool, "nothing is left to try"),
-    "why_stop": (str, "why"),
     "budget_left_gpu_s": (float, "GPU seconds that max_gpu_seconds leaves"),
     "notes": (int, "number of warnings"),
     "damage": (Texts, "files and lines of evidence that do not count, and why"),
@@ -144,6 +144,11 @@ ANSWERS: Mapping[str, Keys] = {
     "list": {"studies": (Objects, "studies with their variants")},
     "profile": {**JUDGED, **STEP, **LADDER},
     "show": {**JUDGED, **STEP, **MORE},
+    "sweep": {
+        **JUDGED,
+        "sweeps": (Objects, "combinations of parameters, the fastest first"),
+        "sizes": (Objects, "the fastest variant at each size, and its ratio over a reference"),
+    },
     "try": {**JUDGED, **STEP, **TRIED},
 }
 # What these answer is their whole record, cut to fit.

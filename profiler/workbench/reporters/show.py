@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -55,7 +56,12 @@ def brief(result: VariantResult | ReportResult) -> dict[str, object]:
         return in_short.more(result.ladder, result.row)
     few = result.groups[:DETAILED]
     kernels = [in_short.kernel(_details(result, each), len(each.launches)) for each in few]
-    return {"report": result.report.name, "kernels": kernels}
+    lines = ("show", str(result.report.path), "--source", "--top", "5", "--json")
+    return {
+        "report": result.report.name,
+        "kernels": kernels,
+        "next_command": shlex.join(("workbench", *lines)),
+    }
 
 
 def blocks(result: Shown, options: Any) -> Iterator[Block]:

@@ -6,6 +6,8 @@ from typing import Any
 
 from workbench.app.status import Spending, SpendingLimit
 from workbench.judge.open_verdicts import Spent
+from workbench.render.as_json import Data, shown_fields
+from workbench.render.brief import command
 from workbench.render.document.blocks import (
     Block,
     Field,
@@ -30,6 +32,10 @@ SPENT: list[Field[Spent]] = [
 
 
 SHOWN = 4  # rows of what was spent, and shapes, where not all are asked for
+
+
+def brief(found: Spending) -> Data:
+    return {**shown_fields(found), **command("", "list")}
 
 
 def blocks(found: Spending, options: Any) -> list[Block]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from workbench.judge.findings import sentence
 from workbench.judge.sweeps import OverSizes, Sweep
+from workbench.render import brief as in_short
+from workbench.render.as_json import Data
 from workbench.render.document.blocks import Block
 from workbench.render.document.parameters import sweep_view
 from workbench.render.document.timings import sizes_view
@@ -13,6 +16,46 @@ from workbench.render.document.timings import sizes_view
 def data(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:
     every = list(result)
     return {"sweeps" if isinstance(every[0], Sweep) else "sizes": every}
+
+
+def brief(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:
+    """The combinations by time, or the fastest variant at each size."""
+    every = list(result)
+    first = every[0]
+    if isinstance(first, Sweep):
+        best = first.best.variant if first.best else first.variant
+        going_on = in_short.command(first.study, "profile", best, "--shape", first.shape)
+        return {"sweeps": [_sweep(each) for each in every if isinstance(each, Sweep)], **going_on}
+    over = [each for each in every if isinstance(each, OverSizes)]
+    sizes = [_size(each, shape) for each in over for shape in each.sizes]
+    going_on = in_short.command(first.study, "advise", first.versions[0].variant)
+    return {"study": first.study, "gpu": first.gpu, "sizes": sizes, **going_on}
+
+
+def _sweep(each: Sweep) -> Data:
+    timed = [
+        {
+            "variant": one.variant,
+            "microseconds": one.microseconds.value if one.microseconds else None,
+            "over_default": in_short.ratio(one.over_default),
+            "may_be_best": one.may_be_best,
+        }
+        for one in each.timed
+    ]
+    failed = {one.variant: sentence(one.why) for one in each.combinations if one.why}
+    named = {"study": each.study, "shape": each.shape, "gpu": each.gpu, "variant": each.variant}
+    return {**named, "combinations": timed, "failed": in_short.failed(failed)}
+
+
+def _size(each: OverSizes, shape: str) -> Data:
+    """Its ratio is over the fastest reference there."""
+    size = {"shape": shape, each.parameter: each.sizes[shape]}
+    if (fastest := each.fastest_at(shape)) is None:
+        return size
+    line, point = fastest
+    time, of = point.microseconds.value, point.fastest or None
+    ratio = in_short.ratio(point.claimed)
+    return {**size, "variant": line.variant, "microseconds": time, "of": of, "ratio": ratio}
 
 
 def blocks(result: Iterable[Sweep | OverSizes], _: object) -> Iterator[Block]:

@@ -53,6 +53,15 @@ def data(done: Attempt | WorkbenchError) -> dict[str, object]:
     }
 
 
+def _after(done: Attempt) -> dict[str, object]:
+    """All figures where it was measured; else what this machine lacks."""
+    if done.row is None or done.judged is None:
+        return in_short.command("", "doctor")
+    if done.kept:
+        return in_short.command(done.study, "show", done.row.variant)
+    return in_short.command("", "show", done.row.variant, "--project", str(done.folder))
+
+
 def brief(done: Attempt) -> dict[str, object]:
     """The verdict, then the step of the study that was made of the file."""
     row, judged = done.row, done.judged
@@ -73,6 +82,7 @@ def brief(done: Attempt) -> dict[str, object]:
         ]
         or None,
         "workspace": str(done.folder),
+        **_after(done),
         **in_short.error(done.unprofiled),
     }
 
