@@ -34,6 +34,7 @@ LIMIT, MORE, MOST = 4096, 8192, 100_000  # bytes of an answer, of `show ID`, and
 TEXT = 240  # characters of a sentence
 DIGITS = 4  # significant
 STEPS = 20
+GOING_ON = ("next_command", "stop", "why_stop")
 LAST_NUMBER = re.compile(r"(.*?)(\d*)")
 UNDECIDED = (Verdict.WRONG, Verdict.UNSEEN_SHAPE, Verdict.INCONCLUSIVE)  # mend it, or run it again
 
@@ -269,7 +270,7 @@ def ladder(found: Ablation) -> Data:
     """The best step, then the rows of the table in short."""
     best = found.best
     known = step(found, best) if best else {}
-    going_on = {k: known.pop(k) for k in ("next_command", "stop", "why_stop") if k in known}
+    going_on: Data = {k: known.pop(k) for k in GOING_ON if k in known}
     rows = [
         {
             **columns(found, row, Where.BRIEF),
