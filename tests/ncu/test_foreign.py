@@ -94,15 +94,6 @@ def test_show_groups_launches_and_shows_the_longest_in_full(capsys: Capsys) -> N
     assert "chooses others" not in text
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    command = f"{sys.executable} -m workbench show {PACKED} | head -n 1"
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.endswith(f"{LAUNCHES} launches\n")
-    assert done.stderr == ""
-
-
 def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
     name = "launch__registers_per_thread"
     (row,) = json_of(capsys, "show", PACKED, "--launch", 1, "--metric", name)["metrics"]

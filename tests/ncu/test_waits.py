@@ -35,8 +35,7 @@ from workspaces import (
 
 BARRIER = "barrier_wait("
 TMA = [
-    *((FLUSHED, variant) for variant in ("fix7", "fix8", "fix10", "fix11", "fix12", "fix15")),
-    (CAUSAL, "fix9"),
+    *((FLUSHED, variant) for variant in ("fix7", "fix10", "fix15")),
     (CAUSAL, "fix10"),
 ]
 Place = tuple[str, int]  # a source file and a line of it
