@@ -224,7 +224,6 @@ def package(folder: Path, imported: str, kernel: str) -> Path:
     [
         ("from ..helpers import factor", "x * factor()"),
         ("from mine.helpers import factor", "x * factor()"),
-        ("from mine import helpers", "x * helpers.factor()"),
         ("from . import NAME\nfrom .. import helpers", "x * helpers.factor() * len(NAME) / 3"),
     ],
 )
@@ -767,7 +766,7 @@ time.sleep(300)
 """
 
 
-@pytest.mark.parametrize(("spares", "dead"), [(0, 0), (1, 0), (1, 1)])
+@pytest.mark.parametrize(("spares", "dead"), [(1, 0), (1, 1)])
 def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
     spares: int, dead: int, tmp_path: Path, monkeypatch: Patch
 ) -> None:

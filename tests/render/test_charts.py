@@ -47,25 +47,6 @@ def texts(name: str, found: Ablation) -> list[str]:
     return pages.texts(chart(name, found))
 
 
-def test_bytes_do_not_depend_on_the_hash_seed() -> None:
-    script = (
-        "import hashlib; from made_ladder import ablation; "
-        "from workbench.render.chart.charts import chart_files; "
-        "print(hashlib.sha256(repr(chart_files(ablation(3))).encode()).hexdigest())"
-    )
-    source = os.pathsep.join([str(HERE), str(HERE.parent / "profiler")])
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(digests) == 1
-
-
 def test_no_drawing_library_is_imported() -> None:
     script = "import sys, workbench.render.chart.charts; "
     script += "assert not {'numpy', 'pandas', 'jinja2'} & set(sys.modules)"

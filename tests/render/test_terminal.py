@@ -106,7 +106,7 @@ def test_an_empty_workspace_says_what_to_do(tmp_path: Path, capsys: Capsys) -> N
     assert "a study is a folder kernels/NAME" in error_of(capsys, "list", project=tmp_path)
 
 
-@pytest.mark.parametrize("study", ["attention", "moe", "softmax", "transpose", "attention_served"])
+@pytest.mark.parametrize("study", ["moe", "transpose"])
 def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: list[Block]) -> None:
     assert main(["ablate", "--study", study, "--project", str(ROOT)]) == 0
     written = io.StringIO()
@@ -140,7 +140,7 @@ def test_named_steps_are_shown_and_ends_of_intervals_have_the_digits_that_decide
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
-@pytest.mark.parametrize("study", ["attention", "moe", "softmax"])
+@pytest.mark.parametrize("study", ["moe", "softmax"])
 def test_no_verdict_is_cut_and_one_set_of_rows_is_shown(
     study: str, width: int, capsys: Capsys
 ) -> None:
