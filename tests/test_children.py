@@ -72,7 +72,7 @@ def until(condition: Callable[[], object]) -> bool:
     [
         ("", None),
         *((who, signal.SIGKILL) for who in ("waiting", "supervisor", "child", "group")),
-        *(("waiting", how) for how in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)),
+        ("waiting", signal.SIGTERM),
     ],
 )
 def test_nothing_outlives_a_command(who: str, how: signal.Signals | None) -> None:
@@ -149,7 +149,7 @@ def test_children_are_waited_for_in_one_place() -> None:
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, None])
+@pytest.mark.parametrize("how", [signal.SIGKILL, None])
 def test_a_verb_ends_with_the_server_that_runs_it(
     how: signal.Signals | None, tmp_path: Path
 ) -> None:

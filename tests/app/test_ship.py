@@ -623,7 +623,7 @@ def test_a_package_of_such_a_study_passes_its_tests(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("study", "variant"), [("moe", "fix13"), ("attention_served", "chosen")])
+@pytest.mark.parametrize(("study", "variant"), [("attention_served", "chosen")])
 def test_a_package_of_a_study_that_is_not_measured_yet_passes_its_tests(
     study: str, variant: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:

@@ -176,7 +176,7 @@ def is_met(requirement: str) -> bool:
         return False
     except ImportError:
         return True
-    return Requirement(requirement).specifier.contains(version, prereleases=True)
+    return bool(Requirement(requirement).specifier.contains(version, prereleases=True))
 
 
 def environment(root: Path, requirements: list[str], lacking: list[str]) -> str:
