@@ -46,6 +46,21 @@ class ReportResult:
 
 
 @dataclass(frozen=True)
+class ProgramResult:
+    """A program that ran under ncu: the kernels that it launched, those of ``full`` with all that
+    ncu collects. ``missing`` were to be there. ``failure`` is how the program ended, "" where well.
+    """
+
+    command: tuple[str, ...]
+    listed: Sequence[LaunchGroup]
+    is_cut: bool
+    missing: tuple[str, ...]
+    failure: str
+    interrupted: bool
+    full: ReportResult
+
+
+@dataclass(frozen=True)
 class PairResult:
     """Two variants of a ladder side by side; ``paths`` are those of the second one's files."""
 

@@ -1,25 +1,27 @@
-"""``workbench advise``: what limits a variant now, and what kind of change to try next."""
+"""``workbench advise``: what limits a variant or the kernels of a report, and what to try next."""
 
 from __future__ import annotations
 
-from shlex import quote
+from pathlib import Path
 
 from workbench.app.judge import judged
-from workbench.app.outcomes import VariantResult
-from workbench.app.show import current_capture
+from workbench.app.outcomes import ReportResult, VariantResult
+from workbench.app.show import chosen, current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.printing import show
+from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.ladder import file_warnings
-from workbench.ncu.report_file import is_report
+from workbench.ncu.report_file import is_report, read_report
 
 
 def run(options: AdviseOptions) -> None:
     if is_report(options.name):
-        raise UsageError(
-            f"{options.name} is a report, and advice is for variants of a study",
-            hint=f"`workbench show {quote(options.name)}` ends in what to try next",
-        )
+        report = read_report(Path(options.name))
+        picked = chosen(report, options.kernel, None)
+        return show(options, ReportResult(report, picked, groups(picked)))
+    if options.kernel is not None:
+        raise UsageError("--kernel is for reports", hint="a variant's kernels are taken together")
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)

@@ -153,7 +153,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def run(arguments: list[str] | None) -> int:
     """As ``main``. Raises OSError where the standard streams take no more."""
     try:
-        code = command()(args=arguments, prog_name="workbench", standalone_mode=False)
+        code = command()(args=with_program(arguments), prog_name="workbench", standalone_mode=False)
     except ReaderGone as gone:
         raise BrokenPipeError from gone
     except SystemExit as stop:
@@ -171,6 +171,15 @@ def run(arguments: list[str] | None) -> int:
         complain(found)
         return found.exit_code
     return code if isinstance(code, int) else 0
+
+
+def with_program(arguments: list[str] | None) -> list[str]:
+    """The arguments with the dashes before a program doubled: Click takes the first ones away."""
+    typed = sys.argv[1:] if arguments is None else arguments
+    if typed[:1] != ["profile"] or streams.DASHES not in typed:
+        return typed
+    before = typed.index(streams.DASHES)
+    return [*typed[:before], streams.DASHES, *typed[before:]]
 
 
 def require_here() -> None:

@@ -276,15 +276,24 @@ class CheckOptions(Briefed, Measured):
 
 @dataclass(frozen=True)
 class ProfileOptions(Briefed, Measured):
-    """Build, check, time and profile: where does the time go?
+    """Build, check, time and profile variants, or profile any program.
 
-    Example: workbench profile fix2
+    A program stands after --. It runs twice: first its kernels are listed by time, then those with
+    the most time are profiled with all counters. The report is kept as PROGRAM.ncu-rep.
+
+    Example: workbench profile -- python train.py --steps 3
     """
 
-    variants: list[str] = argument("VARIANT", "Variants to profile.", autocompletion=OfVariants)
+    variants: list[str] = argument(
+        "VARIANT | -- PROGRAM", "Variants, or a program.", autocompletion=OfVariants
+    )
     shape: ShapeName = None
     fresh: Fresh = False
     csv: Csv = False
+    kernel: str | None = option("--kernel", "Of a program: only kernels of this name.", "NAME")
+    launch: int | None = option("--launch", "Of a program: only this launch, from 0.", "N", min=0)
+    skip: int = option("--skip", "Of a program: leave out the first N launches.", "N", default=0)
+    to: Path | None = option("--to", "Of a program: write the report here.", "FILE.ncu-rep")
 
 
 @dataclass(frozen=True)
@@ -385,12 +394,13 @@ class DiffOptions(Briefed, Recorded):
 
 @dataclass(frozen=True)
 class AdviseOptions(Briefed, Recorded):
-    """Print what limits a variant and what to change next.
+    """Print what limits a variant, or the kernels of a report, and what to change next.
 
     Example: workbench advise fix7
     """
 
-    name: Variant
+    name: str = argument("VARIANT|REPORT", "Variant or .ncu-rep file.", autocompletion=OfVariants)
+    kernel: Kernel = None
 
 
 @dataclass(frozen=True)

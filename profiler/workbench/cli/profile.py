@@ -1,18 +1,38 @@
-"""``workbench profile``."""
+"""``workbench profile``: variants of a study, or any program."""
 
 from __future__ import annotations
+
+import shlex
+from pathlib import Path
 
 from workbench.app.judge import profile
 from workbench.app.outcomes import VariantResult
 from workbench.app.target import find_target, require_current, stale_of
 from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import show
-from workbench.cli.streams import executor, note, note_failures
+from workbench.cli.streams import DASHES, executor, note, note_failures
+from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.reporters.profile import problem
 from workbench.words import Status
 
+OF_PROGRAMS = ("kernel", "launch", "skip", "to")
+OF_VARIANTS = ("on", "shape", "fresh", "study")
+
 
 def run(options: ProfileOptions) -> int:
+    if options.variants[0] == DASHES:
+        return run_program(options, options.variants[1:])
+    require(options, OF_PROGRAMS, "programs", "a program stands after --")
+    first = options.variants[0]
+    if DASHES in options.variants or first.startswith("python") or is_file(first):
+        from workbench.app.program import require_program
+
+        program = [name for name in options.variants if name != DASHES]
+        require_program(program)
+        raise UsageError(
+            "a program is profiled alone, after --",
+            hint=f"workbench profile -- {shlex.join(program)}",
+        )
     given = (options.project, options.study, options.shape)
     target = find_target(executor("profile", options.on), *given, names=options.variants)
     names = target.variants(options.variants)
@@ -27,4 +47,35 @@ def run(options: ProfileOptions) -> int:
         note("hint: everything else that was measured is kept")
         return 1
     require_current(stale_of(found, names))
+    return 0
+
+
+def is_file(name: str) -> bool:
+    """Whether a name cannot be a variant's, and a file stands there."""
+    return not name.isidentifier() and "[" not in name and Path(name).is_file()
+
+
+def require(options: ProfileOptions, names: tuple[str, ...], what: str, hint: str) -> None:
+    """Raises UsageError for options that say nothing here."""
+    for name in names:
+        if getattr(options, name) not in (None, False, 0):
+            raise UsageError(f"--{name} is for {what}", hint=hint)
+
+
+def run_program(options: ProfileOptions, program: list[str]) -> int:
+    from workbench.app.program import profile_program
+    from workbench.study.workspace import find_workspace
+
+    require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
+    settings = find_workspace(options.project).config.profiler
+    asked = {name: getattr(options, name) for name in OF_PROGRAMS}
+    result = profile_program(program, settings, note, **asked)
+    show(options, result)
+    for kernel in result.missing:
+        note(f"warning: {kernel} was not launched in the same way again: not profiled")
+    if result.interrupted:
+        raise Interrupted("interrupted: the report has what was profiled until then")
+    if result.failure:
+        hint = "the profile is of the kernels that it launched before"
+        raise ToolFailed(f"{shlex.join(program)} {result.failure}", hint=hint)
     return 0

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NAMES = ("stdin", "stdout", "stderr")
 owed = ""  # "--brief" or "--json" where stdout owes an answer in that form
+DASHES = "--"  # before a program
 READER_GONE = 141  # as of a process that SIGPIPE ended
 
 
@@ -115,7 +116,8 @@ def printing() -> Iterator[None]:
 def owe(arguments: Sequence[str]) -> None:
     """Note which answer stdout owes to a command line."""
     global owed
-    owed = next((form for form in ("--brief", "--json") if form in arguments), "")
+    ours = arguments[: arguments.index(DASHES)] if DASHES in arguments else arguments
+    owed = next((form for form in ("--brief", "--json") if form in ours), "")
 
 
 def prepare() -> None:

@@ -5,7 +5,7 @@ kernels that are the same in every process.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -45,6 +45,37 @@ def command(ncu: str, settings: Profiler) -> list[str]:
     return [ncu, *flags(settings), *sources, *profiled, "--force-overwrite", "--export", REPORT]
 
 
+LISTED = 20_000  # launches of a program that are timed, at some milliseconds each
+_ALL = ["--target-processes", "all", "--force-overwrite"]
+
+
+def listing(ncu: str, report: str, log: str) -> list[str]:
+    """The ncu prefix of a program whose launches are timed and not replayed: nothing is flushed or
+    locked. nsys would cost less, and is not there where ncu is.
+    """
+    quick = ["--section", "LaunchStats", "--metrics", "gpu__time_duration.sum", "--apply-rules"]
+    natural = ["no", "--clock-control", "none", "--cache-control", "none"]
+    limit = ["--launch-count", str(LISTED)]
+    return [ncu, *quick, *natural, *limit, *_ALL, "--export", report, "--log-file", log]
+
+
+def profiling(
+    ncu: str,
+    settings: Profiler,
+    report: str,
+    log: str,
+    kernels: Iterable[str],
+    calls: Iterable[int],
+) -> list[str]:
+    """The ncu prefix of a program of which the kernels of these names are profiled, each at these
+    of its calls, which count from 1. A name matches where it differs in what is no word.
+    """
+    names = "|".join(dict.fromkeys(re.sub(r"\W", ".", name) for name in kernels))
+    numbers = "|".join(map(str, sorted(set(calls))))
+    chosen = ["--kernel-id", f"::regex:^({names})$:^({numbers})$", "--source-folders", "."]
+    return [ncu, *flags(settings), *chosen, *_ALL, "--export", report, "--log-file", log]
+
+
 RANGE_PREFIX = "workbench:"
 
 
@@ -82,6 +113,15 @@ def quoted(log: str) -> str:
     """The line of a process's output that says best why it ended, "" where none does."""
     parts = [line.strip()[:QUOTED] for line in log.splitlines() if _FAULT.search(line)]
     return next(iter(error_lines(log)), parts[-1] if parts else "")
+
+
+_APPLICATION = re.compile(r"application returned an error code \((\d+)\)")
+
+
+def application_code(log: str) -> int | None:
+    """The exit code of the profiled program, where that failed and ncu says so."""
+    match = _APPLICATION.search(log)
+    return int(match[1]) if match else None
 
 
 def got_no_counters(log: str) -> bool:

@@ -239,6 +239,37 @@ class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
     kernels: list[KernelAnswer]
 
 
+class ListedKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """Launches of a program that are alike, as its first run listed them."""
+
+    kernel: str
+    signature: str
+    grid: tuple[int, ...] | None
+    block: tuple[int, ...] | None
+    count: int
+    total_microseconds: float | None
+    microseconds: float | None
+
+
+def listed(group: LaunchGroup) -> ListedKernel:
+    return answer(
+        ListedKernel,
+        group.typical,
+        count=len(group.launches),
+        total_microseconds=group.microseconds,
+    )
+
+
+class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """Of ``profile -- PROGRAM``."""
+
+    program: Sequence[str]
+    failure: str
+    missing: Sequence[str]
+    listed: list[ListedKernel]
+    profile: ReportAnswer
+
+
 class VariantLines(msgspec.Struct, frozen=True, kw_only=True):
     """Of ``show VARIANT --source``."""
 

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from workbench.derive.matching import LaunchGroup
 from workbench.derive.speedup import Ratio
 from workbench.errors import WorkbenchError
 from workbench.judge.advice_rules import Advice, Spot, to_try
@@ -345,6 +346,15 @@ def kernel(found: Details, launches: int) -> Data:
         **limit(found.advice),
         "next": next_kinds(to_try(found.advice)),
         "bottlenecks": [_bottleneck(each) for each in found.bottlenecks[:5]],
+    }
+
+
+def listed(group: LaunchGroup) -> Data:
+    """The launches of a program that are alike."""
+    return {
+        "kernel": group.typical.kernel,
+        "launches": len(group.launches),
+        "microseconds": number(group.microseconds),
     }
 
 

@@ -1,30 +1,81 @@
-"""``profile``: variants with the figures of their captures."""
+"""``profile``: variants with the figures of their captures, or a program's kernels by time."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from shlex import quote
 from typing import Any
 
-from workbench.app.outcomes import VariantResult
+from workbench.app.outcomes import ProgramResult, VariantResult
+from workbench.app.show import read
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
 from workbench.render import answers
 from workbench.render import brief as in_short
-from workbench.render.document import variant
-from workbench.render.document.blocks import Block, warned
+from workbench.render.document import launches, variant
+from workbench.render.document.blocks import Block, code, paragraph, warned
+from workbench.render.document.launches import DETAILED
+from workbench.reporters import show
+
+MOST = 12  # kernels of a program that are listed
 
 
-def data(result: VariantResult) -> object:
+def data(result: VariantResult | ProgramResult) -> object:
+    if isinstance(result, ProgramResult):
+        known = [answers.listed(group) for group in result.listed]
+        return answers.ProgramAnswer(
+            program=result.command,
+            failure=result.failure,
+            missing=result.missing,
+            listed=known,
+            profile=show.report(result.full),
+        )
     return answers.ablation(result.ladder, full=[row.variant for row in result.rows])
 
 
-def brief(result: VariantResult) -> dict[str, object]:
+def brief(result: VariantResult | ProgramResult) -> dict[str, object]:
+    if isinstance(result, ProgramResult):
+        few = [in_short.listed(group) for group in result.listed[:MOST]]
+        kernels = show.brief(result.full)["kernels"]
+        for kernel in kernels:
+            del kernel["figures"], kernel["bottlenecks"]
+            kernel["next"] = kernel["next"] and kernel["next"][:DETAILED]
+        report = str(result.full.report.path)
+        failed = {"problem": result.failure} if result.failure else {}
+        return {"report": report, "listed": few, "kernels": kernels, **failed}
     return in_short.together([in_short.step(result.ladder, row) for row in result.rows])
 
 
-def blocks(result: VariantResult, _: Any) -> list[Block]:
+def blocks(result: VariantResult | ProgramResult, options: Any) -> Iterator[Block]:
+    if isinstance(result, ProgramResult):
+        yield from _program(result, options)
+        return
     found = result.ladder
-    shown = (variant.variant(row, found) for row in result.rows)
-    return [variant.origin(found), *shown, *warned(sentences(found.warnings))]
+    yield variant.origin(found)
+    for row in result.rows:
+        yield variant.variant(row, found)
+    yield from warned(sentences(found.warnings))
+
+
+def _program(result: ProgramResult, options: Any) -> Iterator[Block]:
+    """All kernels by time, then those that were profiled as ``show`` prints them."""
+    yield launches.program(shlex.join(result.command), result.listed, is_cut=result.is_cut)
+    every = result.listed if options.wide else result.listed[:MOST]
+    yield launches.group_table(every, result.listed)
+    if len(result.listed) > len(every):
+        yield paragraph(f"{len(result.listed) - len(every)} more with less time: --wide")
+    yield from launches.untimed(result.listed)
+    yield launches.about(result.full.report)
+    for group in result.full.groups[: None if options.wide else DETAILED]:
+        details = read(result.full.report, group.typical)[1]
+        if options.wide:
+            yield launches.details(details, len(group.launches))
+        else:
+            yield launches.in_short(details)
+    shown = code(f"workbench show {quote(str(result.full.report.path))}")
+    parts = (", lines with ", code("--launch N --source"), ", charts with ", code("--open"))
+    yield paragraph("All counters: ", shown, *parts)
 
 
 def problem(row: Row) -> str:

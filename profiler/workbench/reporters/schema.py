@@ -108,6 +108,11 @@ MORE: Keys = {
     "report": (str, "file"),
     "kernels": (Objects, "kernels of a report, each with its launches"),
 }
+PROGRAM: Keys = {
+    "report": (str, "file"),
+    "listed": (Objects, "kernels of a program by time, in microseconds, as its first run had them"),
+    "kernels": (Objects, "kernels of a report, each with its launches"),
+}
 PAIR: Keys = {
     "before": (str, "the first of two"),
     "after": (str, "the second of two"),
@@ -142,7 +147,7 @@ ANSWERS: Mapping[str, Keys] = {
         "changes": (Objects, "variants that are not the same, broken and slower ones first"),
     },
     "list": {"studies": (Objects, "studies with their variants")},
-    "profile": {**JUDGED, **STEP, **LADDER},
+    "profile": {**JUDGED, **STEP, **LADDER, **PROGRAM},
     "show": {**JUDGED, **STEP, **MORE},
     "sweep": {
         **JUDGED,

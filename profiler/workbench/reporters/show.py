@@ -33,8 +33,7 @@ def data(result: Shown) -> object:
             known = answers.whole_row(ladder, row)
             return VariantAnswer(study=ladder.study, gpu=ladder.gpu, of_row=known, warnings=damaged)
         case ReportResult():
-            kernels = [answers.kernel(_details(result, each), each) for each in result.groups]
-            return ReportAnswer(of_report=result.report, launches=result.picked, kernels=kernels)
+            return report(result)
         case LinesResult(listing=listing):
             files = hottest_first(listing.files)
             sass = listing.code.instructions if listing.code else UNSET
@@ -51,7 +50,12 @@ def data(result: Shown) -> object:
     return result
 
 
-def brief(result: VariantResult | ReportResult) -> dict[str, object]:
+def report(result: ReportResult) -> ReportAnswer:
+    kernels = [answers.kernel(_details(result, each), each) for each in result.groups]
+    return ReportAnswer(of_report=result.report, launches=result.picked, kernels=kernels)
+
+
+def brief(result: VariantResult | ReportResult) -> dict[str, Any]:
     if isinstance(result, VariantResult):
         return in_short.more(result.ladder, result.row)
     few = result.groups[:DETAILED]

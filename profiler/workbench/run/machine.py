@@ -104,11 +104,15 @@ def why_not_measuring() -> EnvironmentLacks:
     if find_gpu() is None:
         return _no_gpu("verbs show the recorded evidence here")
     if find_ncu() is None:
-        return EnvironmentLacks(
-            "ncu was not found on PATH or under /usr/local/cuda",
-            hint="install Nsight Compute, or put its folder on PATH",
-        )
+        return no_ncu()
     return _no_packages(missing_packages())
+
+
+def no_ncu() -> EnvironmentLacks:
+    return EnvironmentLacks(
+        "ncu was not found on PATH or under /usr/local/cuda",
+        hint="install Nsight Compute, or put its folder on PATH",
+    )
 
 
 def _no_gpu(so: str) -> EnvironmentLacks:

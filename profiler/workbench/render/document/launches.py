@@ -28,7 +28,7 @@ from workbench.render.document.blocks import (
     paragraph,
     table,
 )
-from workbench.render.numbers import number, percent, times
+from workbench.render.numbers import microseconds, number, percent, times
 from workbench.words import ABSENT, grouped
 
 KERNEL_WIDTH = 60
@@ -101,9 +101,24 @@ def indices(launches: Sequence[Launch]) -> str:
     return shown + (f", ... ({len(launches)})" if len(launches) > INDICES else "")
 
 
-def group_table(groups: Sequence[LaunchGroup]) -> Table:
-    """One row per kernel and launch shape; ``time`` is of all its launches that were timed."""
+def program(name: str, groups: Sequence[LaunchGroup], *, is_cut: bool) -> Paragraph:
+    """One line: how many kernels a program launched, and their time together."""
     known = [time for group in groups if (time := group.microseconds) is not None]
+    count = sum(len(group.launches) for group in groups)
+    kernels = len({group.typical.signature for group in groups})
+    return paragraph(
+        f"{name}: {kernels} kernel{'s' * (kernels != 1)}, {count:,} launch{'es' * (count != 1)}, "
+        f"{microseconds(added(known))} on the GPU under ncu, which runs one kernel at a time"
+        + "; later launches are not listed"
+        * is_cut
+    )
+
+
+def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | None = None) -> Table:
+    """One row per kernel and launch shape; ``time`` is of all its launches that were timed, and its
+    share is of ``every`` group's.
+    """
+    known = [time for group in every or groups if (time := group.microseconds) is not None]
     total = added(known)
     fields: list[Field[LaunchGroup]] = [
         field("launch", "launch", lambda g: indices(g.launches), rank=1),
@@ -115,6 +130,13 @@ def group_table(groups: Sequence[LaunchGroup]) -> Table:
         numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
     ]
     return table("kernels", fields, groups, key=lambda g: str(g.typical.index))
+
+
+def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
+    """The time of its launches, and their share of all that were timed."""
+    known = [time for one in groups if (time := one.microseconds) is not None]
+    share = _share(group.microseconds, added(known))
+    return f", {microseconds(group.microseconds)}, {share} of the time"
 
 
 def untimed(groups: Sequence[LaunchGroup]) -> list[Block]:
@@ -138,6 +160,15 @@ def details(read: Details, launches: int = 1) -> Section:
     parts += [paragraph("Top bottlenecks:"), *bottlenecks(read)]
     if launches > 1:
         parts.append(paragraph(f"one of {launches} launches: the one of median duration"))
+    return _section(launch, parts)
+
+
+def in_short(read: Details) -> Section:
+    """What limits one launch, and what to try."""
+    return _section(read.launch, advice.first_look(read.advice, read.hottest))
+
+
+def _section(launch: Launch, parts: Sequence[Block]) -> Section:
     title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
     return Section(f"launch-{launch.index}", title, tuple(parts))
 

@@ -1,0 +1,233 @@
+"""Any program under ncu: one run lists its kernels by time, a second profiles the first of them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from workbench.app.outcomes import ProgramResult, ReportResult
+from workbench.children import temporary_folder
+from workbench.derive.matching import LaunchGroup, groups
+from workbench.errors import (
+    CannotTell,
+    EnvironmentLacks,
+    Interrupted,
+    ToolFailed,
+    UsageError,
+    WorkbenchError,
+    nearest,
+)
+from workbench.ncu import command as ncu
+from workbench.ncu.report_file import (
+    SUFFIXES,
+    Launch,
+    Report,
+    pick_kernel,
+    pick_launch,
+    read_report,
+)
+from workbench.run import machine
+from workbench.run.gpu import PACKAGE as NVML_PACKAGE
+from workbench.run.gpu import why_none
+from workbench.run.under_ncu import NCU_LOG, ProgramEnd, run_program
+from workbench.study.config import Profiler
+
+MOST = 5  # kernels that are profiled where none is named
+LEAST = 0.01  # of all time, for a kernel to be among them
+Tell = Callable[[str], None]
+
+
+def profile_program(
+    command: Sequence[str],
+    settings: Profiler,
+    tell: Tell,
+    *,
+    kernel: str | None = None,
+    launch: int | None = None,
+    skip: int = 0,
+    to: Path | None = None,
+) -> ProgramResult:
+    """Run ``command`` twice under ncu, and keep the second run's report at ``to``, or beside others
+    under the program's name. Raises WorkbenchError for what leaves no report.
+    """
+    require_program(command)
+    kept = require_writable(to or free_name(command))
+    tool = require_ncu(command)
+    with temporary_folder() as folder:
+        tell(f"run 1 of 2: listing the kernels of {shown(command)}")
+        report, log = folder / "listed.ncu-rep", folder / NCU_LOG
+        prefix = ncu.listing(tool, str(report), str(log))
+        end = run_program([*prefix, *command], folder, tell, echo=True)
+        listed = listing(command, report, end)
+        counted = replace(listed, path=subject(command), launches=listed.launches[skip:])
+        if not counted.launches:
+            count = len(listed.launches)
+            raise UsageError(f"--skip {skip} leaves none of {count} launches", hint="skip fewer")
+        wanted = chosen(counted, listed, kernel, launch)
+        names = ", ".join(dict.fromkeys(group.typical.kernel for group in wanted))
+        tell(f"run 2 of 2: profiling {names}")
+        report = folder / "profiled.ncu-rep"
+        log.unlink(missing_ok=True)
+        calls = list(call_numbers(wanted, listed.launches))
+        kernels = [group.typical.kernel for group in wanted]
+        prefix = ncu.profiling(tool, settings, str(report), str(log), kernels, calls)
+        second = run_program([*prefix, *command], folder, tell, echo=False)
+        if not report.is_file():
+            raise without_report(command, second, "it launched other kernels this time")
+        shutil.move(report, kept)  # and then read: ncu_report comes back to the file
+    full = read_report(kept)
+    return ProgramResult(
+        command=tuple(command),
+        listed=groups(counted.launches),
+        is_cut=len(listed.launches) >= ncu.LISTED,
+        missing=tuple(missing(wanted, full)),
+        failure=failure(end) or failure(second),
+        interrupted=second.interrupted,
+        full=ReportResult(full, full.launches, groups(full.launches)),
+    )
+
+
+def shown(command: Sequence[str]) -> str:
+    return shlex.join(command)
+
+
+def require_program(command: Sequence[str]) -> None:
+    """Raises UsageError, with the way out, for what no shell would run."""
+    if not command:
+        raise UsageError("no program stands after --", hint="workbench profile -- ./prog ARGUMENTS")
+    name, path = command[0], Path(command[0])
+    if shutil.which(name):
+        return
+    if not path.is_file():
+        folder = path.parent if path.parent.is_dir() else Path()
+        hint = nearest(path.name, (p.name for p in folder.iterdir() if os.access(p, os.X_OK)))
+        raise UsageError(f"there is no program {name}", hint=hint)
+    rest = " ".join(map(shlex.quote, command))
+    ways = {
+        ".py": f"workbench profile -- python {rest}",
+        ".cu": f"compile it first: nvcc -O3 -lineinfo -o {shlex.quote(path.stem)} {name}",
+        ".sh": f"workbench profile -- bash {rest}",
+    }
+    here = f"workbench profile -- ./{rest}" if os.access(path, os.X_OK) else ""
+    other = here or ways.get(path.suffix) or f"make it executable: chmod +x {shlex.quote(name)}"
+    raise UsageError(f"{name} is no program that can be run", hint=other)
+
+
+def require_ncu(command: Sequence[str]) -> str:
+    """Raises EnvironmentLacks without ncu, or where it is certain that there is no GPU."""
+    if (tool := machine.find_ncu()) is None:
+        raise machine.no_ncu()
+    if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
+        stem = free_name(command).stem
+        ran = f"ncu --set full --import-source yes --target-processes all -o {stem}"
+        raise EnvironmentLacks(
+            f"no NVIDIA GPU was found ({why_none()})",
+            hint=f"run this command where there is one; or there `{ran} {shown(command)}`, and "
+            f"here `workbench show {stem}.ncu-rep`",
+        )
+    return tool
+
+
+def subject(command: Sequence[str]) -> Path:
+    """``train.py`` of ``python train.py``: what PATH has runs a file."""
+    files = (Path(part) for part in command[1:] if not part.startswith("-"))
+    first = Path(command[0])
+    return first if os.sep in command[0] else next((f for f in files if f.is_file()), first)
+
+
+def free_name(command: Sequence[str]) -> Path:
+    """``train.ncu-rep`` of ``python train.py``, or ``train-2.ncu-rep`` where that is there."""
+    name = subject(command)
+    kept, number = Path(f"{name.stem}{SUFFIXES[0]}"), 1
+    while kept.exists():
+        number += 1
+        kept = kept.with_name(f"{name.stem}-{number}{SUFFIXES[0]}")
+    return kept
+
+
+def require_writable(path: Path) -> Path:
+    """Raises UsageError for a name that is taken, or no report's."""
+    if path.suffix not in SUFFIXES[:1]:
+        raise UsageError(f"--to {path} is no name of a report", hint=f"such as {path.stem}.ncu-rep")
+    if path.exists():
+        raise UsageError(f"{path} is there already", hint="name another file with --to")
+    if not os.access(path.parent, os.W_OK):
+        raise EnvironmentLacks(
+            f"no report can be written to {path.parent.resolve()}", hint="--to names another file"
+        )
+    return path
+
+
+def listing(command: Sequence[str], report: Path, end: ProgramEnd) -> Report:
+    """The launches of the first run. Raises WorkbenchError where there is none."""
+    if end.interrupted:
+        raise Interrupted("interrupted in the first run: nothing was profiled")
+    if not report.is_file():
+        raise without_report(command, end, "ncu saw no kernel")
+    return read_report(report)
+
+
+def without_report(command: Sequence[str], end: ProgramEnd, why: str) -> WorkbenchError:
+    """Why ncu wrote nothing: it may not, the program failed, or there was no kernel."""
+    if end.interrupted:
+        raise Interrupted("interrupted in the second run: nothing was profiled")
+    if ncu.got_no_counters(end.log) or ncu.got_no_counters(end.output):
+        return ncu.failure(end.log + end.output)
+    if failed := failure(end):
+        text = ncu.quoted(end.output)
+        return ToolFailed(
+            f"{shown(command)} {failed}, before a kernel ended" + f": {text}" * bool(text),
+            hint=f"does it run without ncu? {shown(command)}",
+        )
+    if ncu.saw_no_kernel(end.log) or not end.log.strip():
+        return CannotTell(
+            f"{shown(command)} ended well, and {why}",
+            hint="does it use the GPU with these arguments? ncu follows its child processes, "
+            "and not a server that it only talks to",
+        )
+    return ncu.failure(end.log)
+
+
+def failure(end: ProgramEnd) -> str:
+    """How the program failed, "" where it did not."""
+    if end.interrupted or not end.returncode:
+        return ""
+    return f"ended with exit code {ncu.application_code(end.log) or end.returncode}"
+
+
+def chosen(
+    counted: Report, listed: Report, kernel: str | None, launch: int | None
+) -> list[LaunchGroup]:
+    """What is profiled: what was asked for, or the kernels with the most time."""
+    if launch is not None:
+        return groups(pick_launch(replace(listed, path=counted.path), launch))
+    if kernel is not None:
+        return groups(pick_kernel(counted, kernel))[:MOST]
+    found = groups(counted.launches)
+    least = LEAST * sum(group.microseconds or 0.0 for group in found)
+    return [g for g in found if (g.microseconds or 0.0) >= least][:MOST] or found[:MOST]
+
+
+def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iterator[int]:
+    """Which calls of these kernels are profiled, counting from 1: of each group the second, since
+    the first is a warm-up, or the only one.
+    """
+    first = {(g.launches[1] if len(g.launches) > 1 else g.typical).index for g in wanted}
+    counts = Counter[str]()
+    for launch in every:
+        counts[launch.kernel] += 1
+        if launch.index in first:
+            yield counts[launch.kernel]
+
+
+def missing(wanted: Sequence[LaunchGroup], full: Report) -> Iterator[str]:
+    """The kernels that the second run did not launch as the first did."""
+    there = {(launch.signature, launch.shape) for launch in full.launches}
+    for group in wanted:
+        if (group.typical.signature, group.typical.shape) not in there:
+            yield group.typical.kernel

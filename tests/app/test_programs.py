@@ -1,0 +1,175 @@
+"""``profile -- PROGRAM``: what a user sees of a program, with a stand-in for ncu."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from answers import Capsys, Patch, both_of, error_of, text_of
+from workbench.app import program
+from workbench.app.program import call_numbers, free_name
+from workbench.cli.main import main
+from workbench.derive.matching import groups
+from workbench.ncu import command, reader
+from workbench.ncu.report_file import Launch
+from workbench.run import machine, under_ncu
+from workbench.study.config import Profiler
+from workspaces import CAUSAL, recorded_report
+
+# Runs the program, copies a recorded report, and writes the log as ncu does.
+NCU = """#!/bin/bash
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --export) report=$2; shift 2;;
+    --log-file) log=$2; shift 2; break;;
+    --kernel-id) echo "$2" >> {folder}/asked; shift 2;;
+    *) shift;;
+  esac
+done
+[ -n "$NCU_SAYS" ] && echo "$NCU_SAYS" > "$log" && exit 1
+"$@"; code=$?
+[ $code = 0 ] || echo "==ERROR== The application returned an error code ($code)." >> "$log"
+[ -n "$NO_KERNEL" ] && echo "==WARNING== No kernels were profiled." >> "$log" && exit $code
+cp {folder}/recorded "$report"
+exit $code
+"""
+DENIED = "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"
+RUN = ("--", "bash", "train.sh", "7")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """A folder with an ncu, below which the test runs beside a program."""
+    with recorded_report(CAUSAL, "fix10").open("rb") as source:
+        data = zstandard.ZstdDecompressor().stream_reader(source).read()
+    (tmp_path / "recorded").write_bytes(data)
+    ncu = tmp_path / "ncu"
+    ncu.write_text(NCU.format(folder=tmp_path))
+    ncu.chmod(0o755)
+    monkeypatch.setattr(machine, "find_ncu", lambda: str(ncu))
+    monkeypatch.setattr(machine, "find_gpu", lambda: object())
+    monkeypatch.setattr(reader, "_opened", {})  # the same report is open in other tests
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    script = Path("train.sh")
+    script.write_text("#!/bin/bash\necho epoch $1\nexit ${2:-0}\n")
+    script.chmod(0o755)
+    return tmp_path
+
+
+def test_a_program_is_listed_then_profiled_and_its_report_kept(
+    folder: Path, capsys: Capsys
+) -> None:
+    text, notes = both_of(capsys, "profile", *RUN)
+    assert text.startswith("bash train.sh 7: 2 kernels, 3 launches, 421 µs on the GPU under ncu")
+    assert "| 1 | attention_forward | 16x64 | 384 | 145 |" in text
+    assert text.count("What to try next") == 3
+    assert "train.ncu-rep: NVIDIA H200" in text
+    assert "Warp instructions" not in text
+    assert notes.count("epoch 7") == 1  # of the first run alone
+    names, calls = (folder / "asked").read_text().strip().removeprefix("::regex:").split(":")
+    assert names.startswith("^(cudnn_generated_")
+    assert names.endswith("|attention_forward)$")
+    assert calls == "^(1|2)$"
+    assert text_of(capsys, "advise", "train.ncu-rep").count("Limit: ") >= 3
+    assert free_name(RUN[1:]) == Path("train-2.ncu-rep")
+
+
+@pytest.mark.parametrize("form", ["--json", "--brief"])
+def test_programs_are_answered_in_json(folder: Path, capsys: Capsys, form: str) -> None:
+    text = text_of(capsys, "profile", form, "--to", "a.ncu-rep", "--", "bash", "train.sh", "--json")
+    answer = json.loads(text)
+    assert [one["kernel"] for one in answer["listed"]][1:] == ["attention_forward"] * 2
+    if form == "--json":
+        assert answer["program"] == ["bash", "train.sh", "--json"]
+        assert answer["profile"]["kernels"][0]["advice"]
+    else:
+        assert answer["report"] == "a.ncu-rep"
+        assert answer["kernels"][0]["next"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--", "bash", "train.sh", "7", "9"), 4, "ended with exit code 9"),
+        (("--", "nothing.sh"), 2, "there is no program nothing.sh"),
+        (("--", "train.sh"), 2, "hint: workbench profile -- ./train.sh"),
+        (("--",), 2, "no program stands after --"),
+        (("./train.sh",), 2, "hint: workbench profile -- ./train.sh"),
+        (("--kernel", "wrong", *RUN), 2, "train.sh has no launch of a kernel 'wrong'"),
+        (("--launch", "7", *RUN), 2, "launches count from 0 to 2"),
+        (("--skip", "3", *RUN), 2, "--skip 3 leaves none of 3 launches"),
+        (("--on", "host", *RUN), 2, "--on is for variants"),
+        (("--kernel", "fix", "fix1"), 2, "--kernel is for programs"),
+        (("--to", "train.sh", *RUN), 2, "is no name of a report"),
+    ],
+)
+def test_what_goes_wrong_is_said(
+    folder: Path, capsys: Capsys, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    assert says in error_of(capsys, "profile", *arguments, code=code)
+    assert Path("train.ncu-rep").exists() == (code == 4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "more", "code", "says"),
+    [
+        ("NO_KERNEL", (), 5, "ended well, and ncu saw no kernel"),
+        ("NO_KERNEL", ("3",), 4, "ended with exit code 3, before a kernel ended"),
+        ("NCU_SAYS", (), 3, "ncu may not read the GPU's performance counters"),
+    ],
+)
+def test_a_run_without_a_report_says_why(
+    folder: Path,
+    capsys: Capsys,
+    monkeypatch: Patch,
+    setting: str,
+    more: tuple[str, ...],
+    code: int,
+    says: str,
+) -> None:
+    monkeypatch.setenv(setting, DENIED)
+    assert says in error_of(capsys, "profile", *RUN, *more, code=code)
+    assert not list(Path().glob("*.ncu-rep"))
+
+
+def test_without_ncu_or_gpu_the_way_out_is_named(
+    folder: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+    monkeypatch.setattr(machine, "missing_packages", lambda: [])
+    text = error_of(capsys, "profile", *RUN, code=3)
+    assert (
+        "ncu --set full --import-source yes --target-processes all -o train bash train.sh" in text
+    )
+    monkeypatch.setattr(machine, "find_ncu", lambda: None)
+    assert "install Nsight Compute" in error_of(capsys, "profile", *RUN, code=3)
+
+
+def test_ctrl_c_ends_the_program(folder: Path, capsys: Capsys, monkeypatch: Patch) -> None:
+    def interrupt(text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(under_ncu, "TELL_SECONDS", 0.0)
+    end = under_ncu.run_program(["sleep", "60"], folder, interrupt, echo=False)
+    assert (end.interrupted, end.returncode) == (True, -signal.SIGINT)
+    monkeypatch.setattr(program, "run_program", lambda *a, **k: end)
+    assert main(["profile", *RUN]) == 130
+    assert "nothing was profiled" in capsys.readouterr().err
+
+
+def test_the_second_call_of_a_kernel_is_profiled() -> None:
+    names = ["warm", "add", "mul", "add", "mul", "add", "other"]
+    launches = [
+        Launch(i, name, name, "kernel", ((i == 5 and 9) or 1,), (32,), 1.0 + i, None, "gpu")
+        for i, name in enumerate(names)
+    ]
+    wanted = [g for g in groups(launches) if g.typical.kernel in ("add", "other")]
+    assert sorted(call_numbers(wanted, launches)) == [1, 2, 3]
+    line = command.profiling("ncu", Profiler(), "r", "l", ["a<b>", "c"], [2, 1, 2])
+    assert line[line.index("--kernel-id") + 1] == "::regex:^(a.b.|c)$:^(1|2)$"
