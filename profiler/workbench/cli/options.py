@@ -399,7 +399,7 @@ class AdviseOptions(Briefed, Recorded):
     Example: workbench advise fix7
     """
 
-    name: str = argument("VARIANT|REPORT", "Variant or .ncu-rep file.", autocompletion=OfVariants)
+    name: str = argument("VARIANT|REPORT", "Variant or report.", autocompletion=OfVariants)
     kernel: Kernel = None
 
 
