@@ -111,7 +111,7 @@ def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
         (
             ["show", "folder.ncu-rep"],
             2,
-            "there is no file folder.ncu-rep",
+            "folder.ncu-rep is a folder",
             "there is no report in that folder",
         ),
         (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
@@ -153,6 +153,42 @@ def test_what_is_wrong_is_said_with_the_way_out(
     assert out == ""
     assert message in err.splitlines()[0]
     assert hint in err.split("hint:")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what", "hint"),
+    [
+        ("a.ncu-rep", b"version https://git-lfs.github.com/spec/v1\n", "git LFS", "git lfs pull"),
+        ("a.ncu-rep.gz", b"\x1f\x8b\x08", "gzip", "gunzip -k a.ncu-rep.gz"),
+        ("a.sqlite", b"SQLite format 3\0", "an SQLite database", "no counters"),
+        ("a.nsys-rep", b"anything", "Nsight Systems", "workbench profile -- PROGRAM"),
+        ("a.ncu-rep", b"<!DOCTYPE html><html>", "a web page", "the raw file"),
+        ("a.csv", b'"ID","Process ID","Process Name"\n', "text that ncu printed", "-o NAME"),
+        ("a.txt", b"hello\n==PROF== Connected\n", "text that ncu printed", "-o NAME"),
+        ("./a", b"\x7fELF" + bytes(12) + b"\3\0\x3e\0", "a program", "profile -- ./a"),
+        ("a.so.1", b"\x7fELF" + bytes(12) + b"\3\0\x3e\0", "a compiled library", "script.py"),
+        ("a.o", b"\x7fELF" + bytes(12) + b"\1\0\x3e\0", "compiled code", "link it"),
+        ("a.elf", b"\x7fELF" + bytes(12) + b"\2\0\xbe\0", "compiled CUDA code", "workbench diff"),
+        ("./a.sh", b"#!/bin/sh\n", "a script", "workbench profile -- ./a.sh"),
+        ("a.cu", b"__global__", "CUDA source", "workbench try a.cu"),
+    ],
+)
+def test_another_tools_file_is_named_with_the_way_out(
+    name: str, data: bytes, what: str, hint: str, nowhere: Path, capsys: Capsys
+) -> None:
+    (nowhere / name).write_bytes(data)
+    (nowhere / name).chmod(0o755)
+    err = both_of(capsys, "show", name, code=2).err
+    assert what in err.splitlines()[0]
+    assert hint in err.split("hint:")[1]
+    if name != "a.cu":
+        err = both_of(capsys, "try", name, code=2).err
+        assert what in err.splitlines()[0]
+
+
+def test_a_link_of_git_annex_is_named(nowhere: Path, capsys: Capsys) -> None:
+    (nowhere / "a.ncu-rep").symlink_to(".git/annex/objects/1")
+    assert "git annex get a.ncu-rep" in both_of(capsys, "show", "a.ncu-rep", code=2).err
 
 
 SHARES = [0.05, 0.2, 0.5, 0.9, 0.95, 0.999]

@@ -14,6 +14,7 @@ from workbench.errors import UsageError, nearest
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
 from workbench.study.files import decompressed_pieces, for_shell
+from workbench.study.foreign_files import kind_of
 from workbench.words import shown
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
@@ -74,7 +75,10 @@ def is_report(argument: str) -> bool:
     """Whether an argument of a verb names a report rather than a variant."""
     if argument.endswith(SUFFIXES):
         return True
-    return _is_file(Path(argument)) and not _VARIANT.fullmatch(argument)
+    path = Path(argument)
+    return (_is_file(path) or path.is_symlink() or path.is_dir()) and not _VARIANT.fullmatch(
+        argument
+    )
 
 
 def _is_file(path: Path) -> bool:
@@ -85,19 +89,23 @@ def _is_file(path: Path) -> bool:
 
 
 def require_file(path: Path) -> None:
-    """Raises UsageError for what is no readable file, naming the nearest report beside it."""
-    if not _is_file(path):
+    """Raises UsageError for what is no readable file, naming the nearest report beside it, and for
+    a file that is known to be another tool's.
+    """
+    if not _is_file(path) and not path.is_symlink():
         folder = path if path.is_dir() else path.parent
         reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
         raise UsageError(
-            f"there is no file {path}",
+            f"{path} is a folder" if path.is_dir() else f"there is no file {path}",
             hint=nearest(str(path), reports) if reports else "there is no report in that folder",
         )
-    if not os.access(path, os.R_OK):
+    if _is_file(path) and not os.access(path, os.R_OK):
         raise UsageError(
             f"{path} may not be read by you",
             hint=f"`chmod u+r {for_shell(path)}`, or ask its owner",
         )
+    if kind := kind_of(path):
+        raise UsageError(f"{path} is {kind[0]}, and no report of Nsight Compute", hint=kind[1])
 
 
 def _dimensions(action: Any, what: str) -> tuple[int, ...] | None:

@@ -17,6 +17,7 @@ from workbench.problems import (
 )
 from workbench.problems.problem import Format, Problem, Request, require
 from workbench.problems.user_files import study_name
+from workbench.study.foreign_files import kind_of
 from workbench.study.users_code import in_words, prints_to_stderr
 
 GROUP = "workbench.problems"
@@ -102,6 +103,8 @@ def _of_none(request: Request, all_formats: list[Format]) -> UsageError:
         python = sorted(p.name for p in path.glob("*.py"))
         hint = f"name a file in it, such as {python[0]}" if python else hint
         return UsageError(f"{path} is a folder without a {gpu_mode.TASK}", hint=hint)
+    if kind := kind_of(path):
+        return UsageError(f"{path.name} is {kind[0]}, which cannot be tried", hint=kind[1])
     if ".ncu-rep" in path.name:
         hint = "`workbench show` and `workbench diff` read captures"
     return UsageError(f"{path.name} is nothing that can be tried", hint=hint)
