@@ -162,7 +162,7 @@ RUNS = {
     "JSON": ["ablate", "--json", "--full"],
     "CSV": ["ablate", "--csv"],
     "brief": ["ablate", "--brief"],
-    "brief of one": ["ablate", "--brief", "fix2"],
+    "brief of one": ["ablate", "--brief", "fused"],
     "files": ["report", "--html"],
     "tally": ["tally"],
     "terminal tally": ["tally"],
@@ -170,10 +170,10 @@ RUNS = {
     "help": ["--help"],
     "show": ["show", REPORT],
     "show, JSON": ["show", REPORT, "--json"],
-    "recorded": ["show", "fix2"],
-    "advise": ["advise", "fix2"],
-    "advise, JSON": ["advise", "fix2", "--json"],
-    "advise, brief": ["show", "fix2", "--brief"],
+    "recorded": ["show", "fused"],
+    "advise": ["advise", "fused"],
+    "advise, JSON": ["advise", "fused", "--json"],
+    "advise, brief": ["show", "fused", "--brief"],
     "try": ["try", "rows.tiles", "--no-profile"],
 }
 CHILD = """
@@ -242,7 +242,7 @@ def changed_engine(root: Path) -> Path:
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the changed engine says, by the names of ``RUNS``, and the files of its report."""
     path = changed_engine(tmp_path_factory.mktemp("recipes"))
-    workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "attention")
+    workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "softmax")
     (workspace / "rows.tiles").write_text("64 relu")
     environment = {**os.environ, "PYTHONPATH": str(path), "COLUMNS": "200"}
     environment["XDG_CACHE_HOME"] = str(path.parent / "cache")
@@ -288,9 +288,9 @@ def test_a_column_is_in_every_output(said: dict[str, str]) -> None:
 
 def test_a_verb_has_its_help_and_its_formats(said: dict[str, str]) -> None:
     assert re.search(r"tally +Count the variants of every study", said["help"])
-    assert re.search(r"\| attention \| \d+ \|", said["tally"])
-    assert re.search(r"attention +\d+", said["terminal tally"])
-    assert json.loads(said["tally, JSON"])["tallies"][0]["study"] == "attention"
+    assert re.search(r"\| softmax \| \d+ \|", said["tally"])
+    assert re.search(r"softmax +\d+", said["terminal tally"])
+    assert json.loads(said["tally, JSON"])["tallies"][0]["study"] == "softmax"
 
 
 def test_a_metric_is_a_number_of_a_report_and_not_collected_of_a_table(

@@ -98,8 +98,6 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     )
     out = run("workbench", "list", cwd=here, site=site)
     assert re.search(r"\| fix6 \| fix4 \| [1-9]\d* timed, [1-9]\d* profiled \|", out)
-    out = run("workbench", "ablate", "fix1", cwd=here, site=site)
-    assert re.match(r"\*\*`fix1` takes \d{3} µs per call", out)
     assert list(here.iterdir()) == []
     run("workbench", "report", "fix1", cwd=here, site=site)
     written = here / "workbench-reports" / "attention" / "fix1"
@@ -109,8 +107,6 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
     assert re.search(r"\d+ launches", run("workbench", "show", str(report), cwd=here, site=site))
     run("workbench", "init", "mine", cwd=here, site=site)
     assert "fix1.cu" in run("workbench", "build", "fix1", "--project", "mine", cwd=here, site=site)
-    where = run("workbench", "--version", cwd=here, site=site)
-    assert where.strip() == "0.1.0"
 
 
 def test_what_is_shipped_of_the_packaged_workspace_has_the_workbenchs_licence(
