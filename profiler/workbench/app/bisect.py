@@ -81,8 +81,8 @@ def bisect(
                 f"{variant} is neither slower nor broken at {last.said}",
                 hint="`workbench gate` compares the two in full",
             )
-        found = repository.bisect(first, last, ask)
-    first_bad, *skipped = sorted(found, key=lambda commit: answers.get(commit.sha, "skip"))
+        candidates = repository.bisect(first, last, ask)
+    first_bad, *skipped = sorted(candidates, key=lambda commit: answers.get(commit.sha, "skip"))
     return Bisected(variant, first_bad, tuple(skipped), tested=len(answers))
 
 

@@ -22,10 +22,10 @@ def calibrate(
     """Raises EnvironmentLacks without a GPU, ToolFailed where nothing could be measured, and
     Interrupted: nothing is written then.
     """
-    workspace, found = find_study(executor, project, study)
-    folder = EvidenceFolder(workspace.evidence_base(found.name) / executor.require_gpu().slug)
-    plan, job = Plan(found.default_shape), CeilingsJob(ceilings=CEILINGS)
-    task = Task(workspace, found, workspace.config, folder, plan, instead=job)
+    workspace, chosen = find_study(executor, project, study)
+    folder = EvidenceFolder(workspace.evidence_base(chosen.name) / executor.require_gpu().slug)
+    plan, job = Plan(chosen.default_shape), CeilingsJob(ceilings=CEILINGS)
+    task = Task(workspace, chosen, workspace.config, folder, plan, instead=job)
     try:
         executor.perform([task], hear)
     except KeyboardInterrupt:
@@ -33,7 +33,7 @@ def calibrate(
     calibration = load_calibration(folder)
     if calibration is None:
         raise ToolFailed(f"{folder.ceilings} is gone")
-    return found, measured_ceilings(calibration, _capture_peaks(found, folder))
+    return chosen, measured_ceilings(calibration, _capture_peaks(chosen, folder))
 
 
 def _capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
@@ -42,6 +42,6 @@ def _capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
         every = load(study, folder, {shape: study.variants}, captures=[shape], samples=False)
         captures = [known.capture for known in every[shape].variants.values() if known.capture]
         for capture in captures:
-            if (found := peaks(capture.metrics)) is not None:
-                return found
+            if (peak := peaks(capture.metrics)) is not None:
+                return peak
     return None

@@ -46,8 +46,8 @@ def python_row() -> DoctorRow:
 
 
 def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> DoctorRow:
-    found = package_version(name)
-    return row(label or name, bool(found), found or "missing", fix, needed_for)
+    version = package_version(name)
+    return row(label or name, bool(version), version or "missing", fix, needed_for)
 
 
 def gpu_row() -> DoctorRow:
@@ -57,16 +57,16 @@ def gpu_row() -> DoctorRow:
         return row("GPU", False, "none", f"{why}; `--on HOST` measures on another machine")
     capability = gpu.compute_capability or "unknown"
     lost = look().lost
-    known = ", ".join(filter(None, (gpu.full_name, f"compute capability {capability}", gpu.uuid)))
-    text = "; ".join([known, *lost])
+    facts = ", ".join(filter(None, (gpu.full_name, f"compute capability {capability}", gpu.uuid)))
+    text = "; ".join([facts, *lost])
     return row("GPU", not lost, text, "reset or reboot what was lost; the others work", bad=WARN)
 
 
 def driver_row() -> DoctorRow:
-    found, error = look().driver, look().error
+    version, error = look().driver, look().error
     entry = known_error(f"{error} {nvidia_smi()}") if error else None
     fix = f"{entry.means}: {entry.hint}" if entry else "install it, until `nvidia-smi` works"
-    return row("driver", bool(found), found or "none", fix)
+    return row("driver", bool(version), version or "none", fix)
 
 
 def combination_rows() -> list[DoctorRow]:
@@ -91,9 +91,17 @@ def outcome_rows() -> list[DoctorRow]:
     gpu = machine.find_gpu()
     arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
     rows = []
-    for one in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
-        needed = "build" if one.step == KERNEL_STEPS[0] else "measure"
-        rows.append(row(one.step, not one.error, one.error or one.found, one.hint, needed))
+    for ran in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
+        needed = "build" if ran.step == KERNEL_STEPS[0] else "measure"
+        rows.append(
+            row(
+                ran.step,
+                not ran.error,
+                ran.error or ran.found,
+                ran.hint,
+                needed,
+            )
+        )
     return rows
 
 
@@ -101,9 +109,9 @@ def ncu_row() -> DoctorRow:
     path = machine.find_ncu()
     if path is None:
         return row("ncu", False, "not found", NO_NCU)
-    found = machine.ncu_version(path)
-    text = f"{found or 'does not run'} ({path})"
-    return row("ncu", bool(found), text, f"run {path} --version to see why")
+    version = machine.ncu_version(path)
+    text = f"{version or 'does not run'} ({path})"
+    return row("ncu", bool(version), text, f"run {path} --version to see why")
 
 
 def headers_row() -> DoctorRow:
@@ -119,12 +127,12 @@ def disk_row() -> DoctorRow:
 
 def slices_row() -> DoctorRow:
     divided = any(gpu.profile for gpu in look().gpus)
-    found = "on: a GPU is divided into slices" if divided else "off"
+    state = "on: a GPU is divided into slices" if divided else "off"
     fix = (
         "a slice shares power and clocks with its neighbours, and ncu has fewer counters of it; "
         "`nvidia-smi -mig 0` (root) makes them one GPU"
     )
-    return row("MIG", not divided, found, fix, bad=WARN)
+    return row("MIG", not divided, state, fix, bad=WARN)
 
 
 CHECKS: tuple[Callable[[], DoctorRow], ...] = (

@@ -92,7 +92,7 @@ def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence
 def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceState]]:
     """By variant; a folder is opened once, and read once a shape."""
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
-    found: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
+    states: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
     for folder in folders(workspace, study.name):
         every = load(study, folder, dict.fromkeys(shapes), samples=False)
         for shape, here in every.items():
@@ -100,22 +100,22 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
                 state = evidence.state
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())
-                    found[name].append(EvidenceState(*of, **state, why=evidence.damage))
-    return found
+                    states[name].append(EvidenceState(*of, **state, why=evidence.damage))
+    return states
 
 
 def changed_files(
-    workspace: Workspace, study: Study, known: Mapping[str, Sequence[EvidenceState]]
+    workspace: Workspace, study: Study, states: Mapping[str, Sequence[EvidenceState]]
 ) -> dict[str, list[str]]:
     """Stale variant to its sources that are others than in the commit that last touched its
     evidence; none of what git does not tell.
     """
-    stale = [n for n, es in known.items() if any(r.state == Status.STALE for r in es)]
+    stale = [n for n, es in states.items() if any(r.state == Status.STALE for r in es)]
     if not stale or workspace.packaged:
         return {}
     from workbench.run.repository import repository_of
 
-    found = {}
+    changes = {}
     with suppress(WorkbenchError):
         repository, others = repository_of(workspace), dict[str, set[Path]]()
         every = folders(workspace, study.name)
@@ -126,8 +126,8 @@ def changed_files(
                     others[commit.sha] = set(repository.changed_since(commit, [study.folder]))
                 sources = [*source_files(study, study.variants[name]), study.folder / "study.py"]
                 if changed := [p.name for p in sources if p.resolve() in others[commit.sha]]:
-                    found[name] = changed
-    return found
+                    changes[name] = changed
+    return changes
 
 
 def listed_studies(workspace: Workspace, studies: Sequence[Study]) -> ListedStudies:
@@ -135,10 +135,10 @@ def listed_studies(workspace: Workspace, studies: Sequence[Study]) -> ListedStud
 
 
 def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
-    known = on_record(workspace, study)
-    changed = changed_files(workspace, study, known)
+    states = on_record(workspace, study)
+    changed = changed_files(workspace, study, states)
     parts = []
-    for name, evidence in known.items():
+    for name, evidence in states.items():
         variant, step = study.variants[name], study.ladder.step(name)
         parts.append(
             Listed(

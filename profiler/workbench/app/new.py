@@ -63,16 +63,18 @@ def copied(study: Study, parent: Variant, name: str) -> tuple[dict[Path, str], l
     module, *others = source_files(study, parent)
     old = base_name(parent.name)
     named = set(re.findall(r"""["']([\w.-]+)["']""", read_text(module)))
-    own = [p for p in others if p.stem == old or (p.suffix in KERNELS and p.name in named)]
-    kernels = [path for path in own if path.stem != old]
-    renamed = {path.name: f"{name}{path.suffix}" for path in [module, *own] if path.stem == old}
+    copies = [p for p in others if p.stem == old or (p.suffix in KERNELS and p.name in named)]
+    kernels = [path for path in copies if path.stem != old]
+    renamed = {path.name: f"{name}{path.suffix}" for path in [module, *copies] if path.stem == old}
     for path in kernels:
         only = len(kernels) == 1 and f"{name}{path.suffix}" not in renamed.values()
         renamed[path.name] = f"{name}{path.suffix}" if only else f"{name}_{path.name}"
-    texts = {study.folder / renamed[p.name]: _with(read_text(p), renamed) for p in [module, *own]}
+    texts = {
+        study.folder / renamed[p.name]: _with(read_text(p), renamed) for p in [module, *copies]
+    }
     for path, text in texts.items():
         require_free(path, text)
-    return texts, [path.name for path in others if path not in own]
+    return texts, [path.name for path in others if path not in copies]
 
 
 def require_free(path: Path, text: str) -> None:
@@ -164,20 +166,20 @@ def files_of(template: str) -> dict[Path, bytes]:
     names = [name for name in names if name not in (COMMON, AGENTS_FOLDER)]
     if template not in names:
         raise unknown("template", template, names)
-    found = {
+    files = {
         path.relative_to(folder): path.read_bytes()
         for folder in (starters() / COMMON, starters() / template)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
-    return dict(sorted(found.items(), key=lambda item: item[0].name == STUDY))
+    return dict(sorted(files.items(), key=lambda item: item[0].name == STUDY))
 
 
 def merged(path: Path, lines: list[str]) -> list[str]:
     """Append the lines that ``path`` lacks; what is there stays. Returns those appended."""
     there = read_text(path) if stands(path) else ""
-    known = {line.strip() for line in there.splitlines()}
-    missing = [line for line in lines if line not in known]
+    present = {line.strip() for line in there.splitlines()}
+    missing = [line for line in lines if line not in present]
     if missing:
         gap = "\n" if there and not there.endswith("\n") else ""
         added = "".join(f"{line}\n" for line in missing)
@@ -271,9 +273,9 @@ def parent_of(study: Study, name: str) -> str:
     raise unknown("step", name, steps)
 
 
-def change_text(given: str) -> str:
+def change_text(text: str) -> str:
     """In a line. Raises UsageError for none."""
-    change = " ".join(given.split())
+    change = " ".join(text.split())
     if not change:
         raise UsageError(
             "a step needs its key change: the one thing that it does otherwise",

@@ -65,11 +65,13 @@ def current_capture(target: Target, variant: str) -> tuple[Path | None, Wanted, 
         missing = evidence.state["capture"] == Status.MISSING
         why = "has no capture" if missing else "has only a stale capture"
         files = target.folder.capture_files() if missing else []
-        at = [p.parent.name for p in files if variant in captures_at(target.folder, p.parent.name)]
+        shapes = [
+            p.parent.name for p in files if variant in captures_at(target.folder, p.parent.name)
+        ]
         raise (EnvironmentLacks if missing else CannotTell)(
             f"{variant} {why} at {target.shape} on {target.folder.gpu}",
-            hint=f"it has one at other shapes: --shape {' or '.join(at)}"
-            if at
+            hint=f"it has one at other shapes: --shape {' or '.join(shapes)}"
+            if shapes
             else f"`workbench profile {quote(variant)}` where there is a GPU",
         )
     return None if evidence.tables_only else capture.path, index.range, capture
@@ -87,8 +89,8 @@ class Metric:
 
 def variant_metric(target: Target, name: str, metric: str) -> Metric:
     report, wanted, capture = current_capture(target, name)
-    found = find_metric(report, wanted, metric) if report else kept_metric(capture, metric)
-    return Metric(metric, name, capture.path.name, found)
+    values = find_metric(report, wanted, metric) if report else kept_metric(capture, metric)
+    return Metric(metric, name, capture.path.name, values)
 
 
 def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Metric:
@@ -119,8 +121,8 @@ def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
         texts = load_sources(report, wanted)
     else:  # the capture is current: its sources are the workspace's
         charged = set(capture.lines["file"])
-        own = source_texts(target.study, target.study.variants[name])
-        texts = {file: text for file, text in own.items() if file in charged}
+        texts_here = source_texts(target.study, target.study.variants[name])
+        texts = {file: text for file, text in texts_here.items() if file in charged}
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files = {file: listed(costs, file, text) for file, text in texts.items()}
     paths = {file: in_place(file, target.study) for file in files}
@@ -172,13 +174,13 @@ def _whole(count: float | None) -> int | None:
 
 def instructions_of(capture: Capture, name: str) -> Listing:
     """Raises UsageError where the report has no disassembly of the launches."""
-    found = listing(capture.code, capture.metrics)
-    if not found.instructions:
+    code = listing(capture.code, capture.metrics)
+    if not code.instructions:
         raise UsageError(
             f"the capture of {name} has no disassembly",
             hint="profile with `--set full`: the section SourceCounters has it",
         )
-    return found
+    return code
 
 
 def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Launch, ...]:
@@ -189,14 +191,14 @@ def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Laun
 
 def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
     capture = load_capture(report.path, (launch.index,))
-    found = figures(capture.metrics)
-    kernel = subject(capture, found)
+    known_figures = figures(capture.metrics)
+    kernel = subject(capture, known_figures)
     return capture, Details(
         launch,
-        found,
+        known_figures,
         stall_shares(capture.metrics),
         tuple(occupancy_limiters(capture.metrics)),
-        bottlenecks_of(capture, found),
+        bottlenecks_of(capture, known_figures),
         has_rules(report.path, (launch.index,)),
         advise(kernel),
         kernel.hottest,
@@ -214,22 +216,22 @@ def profiled(report: Report, launch: Launch) -> LaunchProfile:
     )
 
 
-def one_kernel(found: list[LaunchGroup], report: Report) -> Launch:
+def one_kernel(kernels: list[LaunchGroup], report: Report) -> Launch:
     """The launch to show line by line. Raises UsageError where the choice is not clear."""
-    if len(found) > 1:
-        names = ", ".join(dict.fromkeys(group.typical.kernel for group in found[:8]))
+    if len(kernels) > 1:
+        names = ", ".join(dict.fromkeys(group.typical.kernel for group in kernels[:8]))
         raise UsageError(
-            f"{report.name} holds {len(found)} kernels or launch shapes",
+            f"{report.name} holds {len(kernels)} kernels or launch shapes",
             hint=f"choose one with --kernel NAME or --launch N: {names}",
         )
-    return found[0].typical
+    return kernels[0].typical
 
 
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
     one, was = read(before, pair.before)
     other, now = read(after, pair.after)
-    found = compare_captures(one, other, SIDES, computed=(was.figures, now.figures))
-    return PairRead(was, now, found, lines_between(one, other, pair))
+    comparison = compare_captures(one, other, SIDES, computed=(was.figures, now.figures))
+    return PairRead(was, now, comparison, lines_between(one, other, pair))
 
 
 def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:

@@ -27,8 +27,8 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     axes = expanded(study.folder, text, study.variants)
     base = base_name(text)
     study, names = including(study, [base, *names_of(base, axes)])
-    own = declared(find_variant(study.folder, base, study.variants).module)
-    values = {name: {**own, **dict(study.variants[name].params)} for name in names}
+    defaults = declared(find_variant(study.folder, base, study.variants).module)
+    values = {name: {**defaults, **dict(study.variants[name].params)} for name in names}
     return study, Space(text, base, axes, values)
 
 
@@ -41,23 +41,23 @@ def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
     ensured = ensure(Wanted(target, wanted, timed=True, refusing=True), fresh=fresh)
     if not target.live:
         return ensured.source
-    found = judged(target, space, ensured.source)
-    todo = follow_up(target, found, reference)
+    result = judged(target, space, ensured.source)
+    todo = follow_up(target, result, reference)
     if not todo.variants:
         return ensured.source
     target.executor.measure([task(target, todo)])
     return Origin.MEASURED
 
 
-def follow_up(target: Target, found: Sweep, reference: str) -> Plan:
+def follow_up(target: Target, result: Sweep, reference: str) -> Plan:
     """The best and the default once more, where the best was picked and that was not yet done; and
     their captures, at a shape where there are any.
     """
-    if found.best is None:
+    if result.best is None:
         return Plan(target.shape)
-    pair = list(dict.fromkeys([found.variant, found.best.variant]))
-    pair = [name for name in pair if any(c.variant == name for c in found.timed)]
-    again = found.default is not None and found.picked and found.again is None
+    pair = list(dict.fromkeys([result.variant, result.best.variant]))
+    pair = [name for name in pair if any(c.variant == name for c in result.timed)]
+    again = result.default is not None and result.picked and result.again is None
     timed = tuple(filter(None, (*pair, reference))) if again else ()
     wanted = target.study.shapes[target.shape].captured
     every = target.load(pair).variants
@@ -82,20 +82,20 @@ def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
     """Measure and judge all combinations. Raises EnvironmentLacks where fewer than two are on
     record and nothing can be measured.
     """
-    found = judged(target, space, measured(target, space, fresh=fresh))
-    if not target.live and len(found.timed) < 2:
+    result = judged(target, space, measured(target, space, fresh=fresh))
+    if not target.live and len(result.timed) < 2:
         raise EnvironmentLacks(
-            f"no sweep of {space.text} is recorded at {found.shape}, and nothing can be "
+            f"no sweep of {space.text} is recorded at {result.shape}, and nothing can be "
             "measured here",
             hint=f"without a GPU, `workbench build {quote(space.text)}` compiles all of them",
         )
-    return found
+    return result
 
 
-def write(target: Target, space: Space, found: Sweep) -> None:
+def write(target: Target, space: Space, result: Sweep) -> None:
     """The table, in a folder of its own."""
     folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
-    blocks = document.sweep_view(found)
+    blocks = document.sweep_view(result)
     path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks)
     target.note(f"wrote {shown_path(path)}")
 
@@ -148,18 +148,18 @@ def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked
             f"no two of these shapes differ in a number alone: {', '.join(parameters)}",
             hint="give a number several values; of other shapes --shape takes one at a time",
         )
-    found: list[Target] = []
+    targets: list[Target] = []
     lacks: list[EnvironmentLacks] = []
     for each in picked:
         try:
-            found.append(target_at(executor, workspace, each))
+            targets.append(target_at(executor, workspace, each))
         except EnvironmentLacks as error:
             lacks.append(error)
-    if lacks and len(found) < 2:
+    if lacks and len(targets) < 2:
         raise lacks[0]
     for missing in lacks:
         executor.note(missing.message)
-    of_one = of_one_gpu(found)
+    of_one = of_one_gpu(targets)
     if len(of_one) < 2:
         raise EnvironmentLacks(
             f"no two of these shapes are recorded on the same GPU: {', '.join(parameters)}",
@@ -168,12 +168,12 @@ def targets_of(executor: Executor, workspace: Workspace, picked: Sequence[Picked
     return of_one
 
 
-def write_sizes(target: Target, every: Sequence[OverSizes], part: Sequence[str]) -> None:
+def write_sizes(target: Target, every: Sequence[OverSizes], names: Sequence[str]) -> None:
     """All ranges in one document, each with its chart. Other ranges have documents of their own."""
     if not every:
         return
     parameters = dict.fromkeys(over.parameter for over in every)
-    folder = target.workspace.reports(target.study, target.study.default_shape, part)
+    folder = target.workspace.reports(target.study, target.study.default_shape, names)
     blocks = list(sizes_sections(every))
     charts = [size_lines(over, name=each.key) for over, each in zip(every, blocks, strict=True)]
     title = f"Sizes: {target.study.name} over {' and '.join(parameters)}"

@@ -95,11 +95,11 @@ class Target:
         return chain
 
 
-def stale_of(found: Ablation, names: Collection[str] = ()) -> list[str]:
+def stale_of(ladder: Ablation, names: Collection[str] = ()) -> list[str]:
     """Variants with evidence of older sources alone: of ``names``, else of the ladder where they
     are all of its steps.
     """
-    rows = [row for row in found.everything if row.variant in names] if names else found.rows
+    rows = [row for row in ladder.everything if row.variant in names] if names else ladder.rows
     stale = [row.variant for row in rows if row.status == Status.STALE]
     return stale if names or len(stale) == len(rows) else []
 

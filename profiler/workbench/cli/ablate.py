@@ -41,15 +41,15 @@ def run(options: AblateOptions) -> int:
         with here.ready():
             return run_step(options, here, fixes[0])
     target = find_target(here, options.project, options.study, options.shape, names=fixes)
-    ((found, failed),) = ablate(
+    ((ladder, failed),) = ablate(
         [target],
         fixes,
         fresh=options.fresh,
         everywhere=options.json,
         profile=not options.no_profile,
     )
-    show(options, found)
-    return finish(target, fixes, found, failed)
+    show(options, ladder)
+    return finish(target, fixes, ladder, failed)
 
 
 def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
@@ -58,11 +58,11 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
     """
     workspace, study = find_study(executor, options.project, options.study)
     study, (fix,) = including(study, [fix])
-    known = study.ladder.step(fix)
-    shape = options.shape or (known and known.shape) or None
+    planned = study.ladder.step(fix)
+    shape = options.shape or (planned and planned.shape) or None
     target = target_at(executor, workspace, profiled_shape(study, shape))
-    given = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
-    done = step(target, fix, **given)
+    how = {"fresh": options.fresh, "quick": options.quick, "profile": not options.no_profile}
+    done = step(target, fix, **how)
     show(options, replace(done, unprofiled=executor.unprofiled))
     note_failures(done.failures, target.study)
     executor.require_profiled()
@@ -99,16 +99,16 @@ def run_all(options: AblateOptions, executor: Executor) -> int:
     profile = not options.no_profile
 
     def tables() -> Iterator[Ablation]:
-        for found, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):
-            failed.update({f"{name} at {found.shape}": why for name, why in failures.items()})
-            last[:] = [found]
-            yield found
+        for ladder, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):
+            failed.update({f"{name} at {ladder.shape}": why for name, why in failures.items()})
+            last[:] = [ladder]
+            yield ladder
 
     show(options, tables())
     return finish(targets[-1], fixes, last[0], failed)
 
 
-def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, str]) -> int:
+def finish(target: Target, fixes: list[str], ladder: Ablation, failed: dict[str, str]) -> int:
     """Write the report if it is not up to date, after all else was printed. Outside of a workspace
     there is none but that of ``workbench report``.
     """
@@ -116,18 +116,18 @@ def finish(target: Target, fixes: list[str], found: Ablation, failed: dict[str, 
     if failed:
         note("hint: everything else that was measured is kept and in the table")
     sys.stdout.flush()  # a folder that takes no report costs no more
-    folder = target.workspace.reports(target.study, found.shape, target.part)
+    folder = target.workspace.reports(target.study, ladder.shape, target.part)
     if target.workspace.packaged:
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
     else:
         if is_due(folder, target):
-            for path in reported(target, fixes, source=found.source):
+            for path in reported(target, fixes, source=ladder.source):
                 note(f"wrote {shown_path(path)}")
-        if found.best is not None and found.best.advice:
-            note(f"next: `workbench advise {quote(found.best.variant)}{named_again(target)}`")
+        if ladder.best is not None and ladder.best.advice:
+            note(f"next: `workbench advise {quote(ladder.best.variant)}{named_again(target)}`")
     target.executor.require_profiled()
     if not failed:
-        require_current(stale_of(found, fixes))
+        require_current(stale_of(ladder, fixes))
     return int(bool(failed))
 
 

@@ -25,6 +25,6 @@ def run(options: AdviseOptions) -> None:
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)
-    found, evidence = judged(target, [name])
-    row, damaged = found.row(name), tuple(file_warnings(evidence, [name]))
-    show(options, VariantResult(found, (row,), damaged))
+    ladder, evidence = judged(target, [name])
+    row, damaged = ladder.row(name), tuple(file_warnings(evidence, [name]))
+    show(options, VariantResult(ladder, (row,), damaged))

@@ -13,7 +13,7 @@ from workbench.study.workspace import find_workspace
 def run(options: BisectOptions) -> None:
     """Raises CannotTell where commits before the first bad one could not be tested."""
     name = options.variant
-    found = bisect(
+    result = bisect(
         executor("bisect", options.on),
         find_workspace(options.project),
         name,
@@ -23,11 +23,11 @@ def run(options: BisectOptions) -> None:
         study=options.study,
         shape=options.shape,
     )
-    bad = found.first_bad
-    show(options, found)
-    if found.skipped:
+    bad = result.first_bad
+    show(options, result)
+    if result.skipped:
         raise CannotTell(
             f"{name} became worse in {bad.short} or in a commit before it that could not be "
-            f"tested: {', '.join(commit.short for commit in found.skipped)}",
+            f"tested: {', '.join(commit.short for commit in result.skipped)}",
             hint="the lines above say why not; `workbench gate` compares two commits in full",
         )

@@ -18,11 +18,11 @@ def run(options: BuildOptions) -> int:
             "there is no workspace here to build",
             hint="`workbench init NAME` makes one; --project names one elsewhere",
         )
-    found = build(here, workspace, study, options.variants or [], options.arch)
-    if options.json or options.brief or len(found.failed) < len(found.builds):
-        show(options, found)
-    for each in found.failed:
+    builds = build(here, workspace, study, options.variants or [], options.arch)
+    if options.json or options.brief or len(builds.failed) < len(builds.builds):
+        show(options, builds)
+    for each in builds.failed:
         note(f"error: {each.variant}: {with_hint(each.error, each.hint)}")
-    if 0 < len(found.failed) < len(found.builds):
+    if 0 < len(builds.failed) < len(builds.builds):
         note("hint: everything else was built")
-    return found.exit_code
+    return builds.exit_code

@@ -39,14 +39,14 @@ def run(options: CheckOptions) -> int:
     except EnvironmentLacks:
         if here.at_once or options.shape:
             raise
-        found, text = check_on_cpu(here, study, options.variants or []), ON_CPU
+        checked, text = check_on_cpu(here, study, options.variants or []), ON_CPU
     else:
-        found = check(targets, options.variants or [], everywhere=options.all_shapes)
+        checked = check(targets, options.variants or [], everywhere=options.all_shapes)
         live = targets[-1].live
         study = targets[-1].study
-        text = "" if live else f"recorded evidence ({found.gpu}): no GPU here to check on"
-    checks, lost = found.checks, found.lost
-    show(options, replace(found, origin=text))
+        text = "" if live else f"recorded evidence ({checked.gpu}): no GPU here to check on"
+    checks, lost = checked.checks, checked.lost
+    show(options, replace(checked, origin=text))
     of: dict[str, list[CheckRow]] = {}
     for one in checks:
         of.setdefault(one.variant, []).append(one)

@@ -79,10 +79,10 @@ def completing(names: Callable[[Typed], Iterator[str]]) -> Callable[..., list[st
     """What Typer calls; a file that cannot be read completes nothing."""
 
     def complete(ctx: Any, args: list[str], incomplete: str) -> list[str]:
-        found: dict[str, None] = {}
+        unique: dict[str, None] = {}
         with suppress(OSError, ValueError, KeyError, IndexError, TypeError, SyntaxError):
             for name in names(ctx.params):
-                found[str(name)] = None
-        return [name for name in found if name.startswith(incomplete)]
+                unique[str(name)] = None
+        return [name for name in unique if name.startswith(incomplete)]
 
     return complete

@@ -52,36 +52,36 @@ def variants(options: DiffOptions) -> None:
     if options.sass:
         return machine_code(options, names)
     target = options.target(names)
-    one, other = target.variants(names)
-    require_two(one, other)
-    ladder, evidence = judged(target, [one, other], sources=True)
-    rows = ladder.row(one), ladder.row(other)
-    found = judge_pair(evidence, target.workspace.config, *rows)
+    before, after = target.variants(names)
+    require_two(before, after)
+    ladder, evidence = judged(target, [before, after], sources=True)
+    rows = ladder.row(before), ladder.row(after)
+    pair = judge_pair(evidence, target.workspace.config, *rows)
     # Of a stale or a wrong variant the sources can be compared all the same.
     is_absent = any(row.is_unsupported or row.status == Status.MISSING for row in rows)
-    if is_absent and found.speedup is None and found.comparison is None:
+    if is_absent and pair.speedup is None and pair.comparison is None:
         why = "; ".join(f"{row.variant}: {sentence(row.problem)}" for row in rows if row.problem)
         raise CannotTell(
             f"nothing of both is recorded at {ladder.shape}" + f" ({why})" * bool(why),
             hint="name a shape that both have: --shape",
         )
-    changes = pair_sources(evidence, one, other)
+    changes = pair_sources(evidence, before, after)
     paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
-    show(options, PairResult(ladder, found, changes, paths))
-    require_current(stale_of(ladder, [one, other]))
+    show(options, PairResult(ladder, pair, changes, paths))
+    require_current(stale_of(ladder, [before, after]))
 
 
-def require_two(one: str, other: str) -> None:
-    if one == other:
-        raise UsageError(f"'{one}' is compared with itself", hint="name two variants")
+def require_two(before: str, after: str) -> None:
+    if before == after:
+        raise UsageError(f"'{before}' is compared with itself", hint="name two variants")
 
 
 def machine_code(options: DiffOptions, names: list[str]) -> None:
     try:
         target = options.target(names)
-        one, other = target.variants(names)
-        require_two(one, other)
-        result = code_of_captures(target, one, other)
+        before, after = target.variants(names)
+        require_two(before, after)
+        result = code_of_captures(target, before, after)
     except (EnvironmentLacks, CannotTell) as error:
         require_two(*names)
         here = executor("diff")
@@ -95,8 +95,8 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
     if options.sass:
         show(options, code_of_reports(before, after, matching))
         return require_pairs(matching)
-    known = warnings(before, after, matching)
-    result = ReportPairResult(before, after, matching, known)
+    unlike = warnings(before, after, matching)
+    result = ReportPairResult(before, after, matching, unlike)
     if options.open_:
         from workbench.cli.report import open_content
         from workbench.reporters.diff import page

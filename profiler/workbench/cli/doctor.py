@@ -10,6 +10,6 @@ from workbench.errors import EnvironmentLacks
 
 def run(options: DoctorOptions) -> int:
     """Exit code 3 where nothing can be read, or on a remote target where it cannot measure."""
-    found = executor("doctor", options.on).doctor()
-    show(options, found)
-    return 0 if found.works["measure" if found.host else "read"] else EnvironmentLacks.exit_code
+    machine = executor("doctor", options.on).doctor()
+    show(options, machine)
+    return 0 if machine.works["measure" if machine.host else "read"] else EnvironmentLacks.exit_code

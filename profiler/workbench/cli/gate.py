@@ -17,7 +17,7 @@ from workbench.words import Cause, Move
 
 
 def run(options: GateOptions) -> int:
-    found = gate(
+    gated = gate(
         executor("gate", options.on),
         find_workspace(options.project),
         options.base,
@@ -28,10 +28,10 @@ def run(options: GateOptions) -> int:
         study=options.study,
         shape=options.shape,
     )
-    show(options, found)
+    show(options, gated)
     if options.junit:
-        write_bytes(options.junit, junit(found).encode())
-    return finish(found.changes)
+        write_bytes(options.junit, junit(gated).encode())
+    return finish(gated.changes)
 
 
 def finish(changes: Sequence[VariantChange]) -> int:

@@ -51,14 +51,14 @@ class ReaderGone(Exception):
     """Nobody reads stdout any more. Typer would make of a BrokenPipeError the exit code 1."""
 
 
-def verb(name: str, given: type) -> Callable[..., None]:
+def verb(name: str, kind: type) -> Callable[..., None]:
     """The function that Typer wants of a verb: its parameters are the fields of its options."""
 
     def run(**values: Any) -> None:
         try:
             require_here()
             module = f"{name}_" if iskeyword(name) else name
-            code = importlib.import_module(f"workbench.cli.{module}").run(given(**values))
+            code = importlib.import_module(f"workbench.cli.{module}").run(kind(**values))
         except BrokenPipeError as error:
             raise ReaderGone from error
         except Interrupted as error:
@@ -69,15 +69,15 @@ def verb(name: str, given: type) -> Callable[..., None]:
         if code:
             raise typer.Exit(code)
 
-    kinds = get_type_hints(given, include_extras=True)
-    for each in fields(given):
-        if options.OF_TYPER in each.metadata:
-            kinds[each.name] = Annotated[kinds[each.name], each.metadata[options.OF_TYPER]]
-    signature = inspect.signature(given)
+    kinds = get_type_hints(kind, include_extras=True)
+    for option in fields(kind):
+        if options.OF_TYPER in option.metadata:
+            kinds[option.name] = Annotated[kinds[option.name], option.metadata[options.OF_TYPER]]
+    signature = inspect.signature(kind)
     parameters = [p.replace(annotation=kinds[p.name]) for p in signature.parameters.values()]
     run.__signature__ = signature.replace(parameters=parameters, return_annotation=None)  # type: ignore[attr-defined]
     run.__annotations__ = kinds
-    run.__doc__ = given.__doc__
+    run.__doc__ = kind.__doc__
     return run
 
 
@@ -104,8 +104,8 @@ def report_without_locks() -> None:
 def command() -> Any:
     """As ``app``, whose every call makes all of its parameters again."""
     made = typer.main.get_command(app)
-    for each in made.commands.values():  # type: ignore[attr-defined]
-        for parameter in each.params:
+    for verb in made.commands.values():  # type: ignore[attr-defined]
+        for parameter in verb.params:
             if parameter.param_type_name == "argument":  # help has its name, no type of Python
                 parameter.display_type_rich = lambda **_: ""
     return made
@@ -167,9 +167,9 @@ def run(arguments: list[str] | None) -> int:
     except streams.NotWritten:
         raise
     except (WorkbenchError, ModuleNotFoundError, OSError) as error:
-        found = worded(error)
-        complain(found)
-        return found.exit_code
+        shown = worded(error)
+        complain(shown)
+        return shown.exit_code
     return code if isinstance(code, int) else 0
 
 

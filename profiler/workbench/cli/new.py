@@ -17,6 +17,6 @@ def run(options: NewOptions) -> None:
             "there is no workspace here to add a variant to",
             hint="`workbench init` makes one; or go to a folder with a workbench.toml",
         )
-    given = (options.name, options.parent, options.change or "", options.predict or [])
-    made = new_step(study, *given, by_name=options.study is not None)
+    asked = (options.name, options.parent, options.change or "", options.predict or [])
+    made = new_step(study, *asked, by_name=options.study is not None)
     show(options, made)

@@ -154,8 +154,8 @@ class Recorded(OfStudy):
         from workbench.app.target import find_recorded
         from workbench.cli.streams import executor
 
-        given = (self.project, self.study, self.shape)
-        return find_recorded(executor(""), *given, gpu=self.gpu, names=names)
+        place = (self.project, self.study, self.shape)
+        return find_recorded(executor(""), *place, gpu=self.gpu, names=names)
 
 
 @dataclass(frozen=True)

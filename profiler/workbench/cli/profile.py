@@ -33,12 +33,12 @@ def run(options: ProfileOptions) -> int:
             "a program is profiled alone, after --",
             hint=f"workbench profile -- {shlex.join(program)}",
         )
-    given = (options.project, options.study, options.shape)
-    target = find_target(executor("profile", options.on), *given, names=options.variants)
+    place = (options.project, options.study, options.shape)
+    target = find_target(executor("profile", options.on), *place, names=options.variants)
     names = target.variants(options.variants)
-    found, failures = profile(target, names, fresh=options.fresh)
-    rows = [found.row(name) for name in names]
-    show(options, VariantResult(found, tuple(rows)))
+    ladder, failures = profile(target, names, fresh=options.fresh)
+    rows = [ladder.row(name) for name in names]
+    show(options, VariantResult(ladder, tuple(rows)))
     failed = [row for row in rows if row.status == Status.FAILED or row.variant in failures]
     why = {row.variant: failures.get(row.variant) or problem(row) for row in failed}
     note_failures(why, target.study)
@@ -46,7 +46,7 @@ def run(options: ProfileOptions) -> int:
     if failed:
         note("hint: everything else that was measured is kept")
         return 1
-    require_current(stale_of(found, names))
+    require_current(stale_of(ladder, names))
     return 0
 
 

@@ -112,9 +112,9 @@ class Progress:
     def round(self, event: Round) -> str:
         """``timing, session 3 of 5, round 4 of 6: fix1``."""
         which = "references alone" if event.alone else self.which(event.session)
-        at = f"round {event.number + 1} of {event.rounds}" if event.number >= 0 else "warming up"
-        at = "a kernel alone" if event.kernel_alone else at
-        return f"timing, {which}, {at}" + (f": {event.variant}" if event.variant else "")
+        where = f"round {event.number + 1} of {event.rounds}" if event.number >= 0 else "warming up"
+        where = "a kernel alone" if event.kernel_alone else where
+        return f"timing, {which}, {where}" + (f": {event.variant}" if event.variant else "")
 
     def checked(self, event: Checked) -> None:
         """What is right or unsupported is reported once for all shapes of a variant."""

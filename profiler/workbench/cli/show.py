@@ -46,10 +46,10 @@ def run(options: ShowOptions) -> None:
     if options.source:
         lines = variant_lines(target, name, sass=options.sass)
         return show(options, LinesResult(lines, variant=name))
-    found, evidence = judged(target, [name])
+    ladder, evidence = judged(target, [name])
     damaged = tuple(file_warnings(evidence, [name]))
-    show(options, VariantResult(found, (found.row(name),), damaged))
-    require_current(stale_of(found, [name]))
+    show(options, VariantResult(ladder, (ladder.row(name),), damaged))
+    require_current(stale_of(ladder, [name]))
 
 
 def identified(options: ShowOptions) -> ShowOptions:
@@ -64,12 +64,12 @@ def show_report(report: Report, options: ShowOptions) -> None:
     picked = chosen(report, options.kernel, options.launch)
     if options.metric is not None:
         return show(options, report_metric(report, picked, options.metric))
-    found = groups(picked)
+    kernels = groups(picked)
     if options.source:
-        launch = one_kernel(found, report)
+        launch = one_kernel(kernels, report)
         lines = report_lines(report, launch, sass=options.sass)
         return show(options, LinesResult(lines, report=report, launch=launch))
-    result = ReportResult(report, picked, found)
+    result = ReportResult(report, picked, kernels)
     if options.open_:
         from workbench.cli.report import open_content
         from workbench.reporters.show import page

@@ -48,10 +48,10 @@ def run(options: SweepOptions) -> int:
             for text in options.variants:
                 whole, space = space_of(each.study, text)
                 target = target_at(here, workspace, Picked(whole, each.name))
-                found = sweep(target, space, fresh=options.fresh)
-                timed.append(bool(found.timed))
-                yield found
-                write(target, space, found)
+                result = sweep(target, space, fresh=options.fresh)
+                timed.append(bool(result.timed))
+                yield result
+                write(target, space, result)
 
     show(options, swept())
     return int(not all(timed))

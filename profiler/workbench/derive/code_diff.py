@@ -326,9 +326,9 @@ def _aligned(
     before: Sequence[InstructionCost], after: Sequence[InstructionCost]
 ) -> Iterator[CodeRow]:
     ids: dict[str, int] = {}
-    one, other = _forms(before, ids), _forms(after, ids)
-    pairs = _pairs(one, other, (0, len(before)), (0, len(after)))
-    moved = _moved(one, other, pairs)
+    forms, forms_after = _forms(before, ids), _forms(after, ids)
+    pairs = _pairs(forms, forms_after, (0, len(before)), (0, len(after)))
+    moved = _moved(forms, forms_after, pairs)
     places = np.array([(-1, -1), *pairs, (len(before), len(after))])
     i = j = 0
     for stop_i, stop_j in [*pairs, (len(before), len(after))]:
@@ -340,19 +340,19 @@ def _aligned(
             is_moved = index in moved.values()
             yield CodeRow(None, after[index], CodeChange.MOVED if is_moved else CodeChange.ADDED)
         if stop_i < len(before) and stop_j < len(after):
-            change = _change(one, other, stop_i, stop_j, places)
+            change = _change(forms, forms_after, stop_i, stop_j, places)
             yield CodeRow(before[stop_i], after[stop_j], change)
         i, j = stop_i + 1, stop_j + 1
 
 
 def _change(
-    one: _Forms, other: _Forms, i: int, j: int, places: npt.NDArray[np.int64]
+    before: _Forms, after: _Forms, i: int, j: int, places: npt.NDArray[np.int64]
 ) -> CodeChange:
-    if one.without_registers[i] != other.without_registers[j]:
+    if before.without_registers[i] != after.without_registers[j]:
         return CodeChange.CONSTANT
-    if one.texts[i] != other.texts[j]:
+    if before.texts[i] != after.texts[j]:
         return CodeChange.REGISTER
-    target, target_after = one.targets[i], other.targets[j]
+    target, target_after = before.targets[i], after.targets[j]
     if target is None or target_after is None:
         return CodeChange.SAME
     # The first pair from each target on: what was put in front of it belongs to its block.
@@ -365,51 +365,51 @@ def _change(
 
 
 def _pairs(
-    one: _Forms, other: _Forms, rows: tuple[int, int], columns: tuple[int, int]
+    before: _Forms, after: _Forms, rows: tuple[int, int], columns: tuple[int, int]
 ) -> list[tuple[int, int]]:
     """Indices that belong together, rising, for these ranges of both codes."""
     (i, stop_i), (j, stop_j) = rows, columns
     head, tail = [], []
-    while i < stop_i and j < stop_j and one.texts[i] == other.texts[j]:
+    while i < stop_i and j < stop_j and before.texts[i] == after.texts[j]:
         head.append((i, j))
         i, j = i + 1, j + 1
-    while i < stop_i and j < stop_j and one.texts[stop_i - 1] == other.texts[stop_j - 1]:
+    while i < stop_i and j < stop_j and before.texts[stop_i - 1] == after.texts[stop_j - 1]:
         stop_i, stop_j = stop_i - 1, stop_j - 1
         tail.append((stop_i, stop_j))
     height, width = stop_i - i, stop_j - j
     if height * width > MOST_CELLS:
-        cut = _anchor(one.texts[i:stop_i], other.texts[j:stop_j])
+        cut = _anchor(before.texts[i:stop_i], after.texts[j:stop_j])
         middle = i + cut[0], j + cut[1]
         between = [
-            *_pairs(one, other, (i, middle[0]), (j, middle[1])),
-            *_pairs(one, other, (middle[0], stop_i), (middle[1], stop_j)),
+            *_pairs(before, after, (i, middle[0]), (j, middle[1])),
+            *_pairs(before, after, (middle[0], stop_i), (middle[1], stop_j)),
         ]
     else:
-        between = _best(one, other, (i, stop_i), (j, stop_j)) if height and width else []
+        between = _best(before, after, (i, stop_i), (j, stop_j)) if height and width else []
     return [*head, *between, *reversed(tail)]
 
 
-def _anchor(one: npt.NDArray[np.int32], other: npt.NDArray[np.int32]) -> tuple[int, int]:
+def _anchor(before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]) -> tuple[int, int]:
     """Where to cut both in two: at a text that both have once, next to the middle of the first."""
-    uniques = (np.unique(codes, return_counts=True) for codes in (one, other))
+    uniques = (np.unique(codes, return_counts=True) for codes in (before, after))
     shared = np.intersect1d(*(texts[counts == 1] for texts, counts in uniques))
-    middle = len(one) // 2
-    places = [int(np.flatnonzero(one == text)[0]) for text in shared]
+    middle = len(before) // 2
+    places = [int(np.flatnonzero(before == text)[0]) for text in shared]
     if not places:
-        return middle, len(other) // 2
+        return middle, len(after) // 2
     place = min(places, key=lambda index: abs(index - middle))
-    return max(1, place), max(1, int(np.flatnonzero(other == one[place])[0]))
+    return max(1, place), max(1, int(np.flatnonzero(after == before[place])[0]))
 
 
 def _best(
-    one: _Forms, other: _Forms, rows: tuple[int, int], columns: tuple[int, int]
+    before: _Forms, after: _Forms, rows: tuple[int, int], columns: tuple[int, int]
 ) -> list[tuple[int, int]]:
     height, width = rows[1] - rows[0], columns[1] - columns[0]
     size = np.uint16 if 4 * min(height, width) < 2**16 else np.uint32
     scores = np.zeros((height + 1, width + 1), size)
     mine, theirs = (
         (forms.bare[place], forms.without_registers[place], forms.texts[place])
-        for forms, place in ((one, slice(*rows)), (other, slice(*columns)))
+        for forms, place in ((before, slice(*rows)), (after, slice(*columns)))
     )
     for i in range(height):
         bare, registers, texts = (
@@ -431,21 +431,21 @@ def _best(
     return pairs[::-1]
 
 
-def _moved(one: _Forms, other: _Forms, pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+def _moved(before: _Forms, after: _Forms, pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
     """Instructions that stand at another place of the same block, but for their registers."""
-    partners = {(one.blocks[i], other.blocks[j]) for i, j in pairs}
+    partners = {(before.blocks[i], after.blocks[j]) for i, j in pairs}
     paired = {i for i, _ in pairs}, {j for _, j in pairs}
     free: dict[int, list[int]] = defaultdict(list)
-    for j in range(len(other.blocks)):
+    for j in range(len(after.blocks)):
         if j not in paired[1]:
-            free[int(other.without_registers[j])].append(j)
+            free[int(after.without_registers[j])].append(j)
     moved = {}
-    for i in range(len(one.blocks)):
+    for i in range(len(before.blocks)):
         if i in paired[0]:
             continue
-        places = free.get(int(one.without_registers[i]), [])
+        places = free.get(int(before.without_registers[i]), [])
         for j in places:
-            if (one.blocks[i], other.blocks[j]) in partners:
+            if (before.blocks[i], after.blocks[j]) in partners:
                 places.remove(j)
                 moved[i] = j
                 break

@@ -98,8 +98,8 @@ class AdvisedKernel:
 
     def value(self, name: str) -> float | None:
         """Of a figure; None where it was not collected."""
-        known = self.figures.get(name)
-        return known.value if known else None
+        figure = self.figures.get(name)
+        return figure.value if figure else None
 
     def megabytes(self, *names: str) -> float:
         """The sum of some figures in MB; those not collected count as 0."""
@@ -107,18 +107,18 @@ class AdvisedKernel:
 
     def waits(self, *reasons: str) -> float:
         """The share of the duration that went to some stall reasons; 0 where it is not known."""
-        known = self.budget.waits if self.budget else {}
-        return added(known.get(reason, 0.0) for reason in reasons)
+        waits_by_reason = self.budget.waits if self.budget else {}
+        return added(waits_by_reason.get(reason, 0.0) for reason in reasons)
 
     @cached_property
     def busy(self) -> Mapping[str, float]:
         """Memory level, pipe or issue slots to its busy share of the duration, over all SMs."""
         pipes = {name: self.value(f"{name}_pipe") for name in PIPES}
-        found = {name: share / 100 for name, share in pipes.items() if share is not None}
-        found |= {level: one.share for level, one in self.used.items()}
+        shares = {name: share / 100 for name, share in pipes.items() if share is not None}
+        shares |= {level: one.share for level, one in self.used.items()}
         if self.budget:
-            found[ISSUE] = self.budget.issuing * self.budget.balance
-        return found
+            shares[ISSUE] = self.budget.issuing * self.budget.balance
+        return shares
 
     def next_limit(self, relieved: frozenset[str], *, spread: bool) -> tuple[str, float]:
         """The busiest resource that a change does not relieve, and its share ("" and 0 for none):
@@ -134,14 +134,14 @@ class AdvisedKernel:
 
     def excess(self, level: str) -> float | None:
         """Bytes through a level over the least that the work needs; None where not known."""
-        known = self.used.get(level)
-        return known.bytes / self.work.bytes if known and self.work and self.work.bytes else None
+        use = self.used.get(level)
+        return use.bytes / self.work.bytes if use and self.work and self.work.bytes else None
 
     @property
     def has_shared(self) -> bool | None:
         """Whether its blocks have shared memory of their own; None where not collected."""
-        known = self.value("shared_memory")
-        return known > DRIVER_KB if known is not None else None
+        kilobytes = self.value("shared_memory")
+        return kilobytes > DRIVER_KB if kilobytes is not None else None
 
     @property
     def path(self) -> str:
@@ -155,9 +155,9 @@ class AdvisedKernel:
     def spot(self, *counters: str) -> Spot | None:
         """The line with most of some counters, of the user's sources if possible; or None."""
         sums = totals(item for name in counters for item in self.lines.get(name, {}).items())
-        known = {place: value for place, value in sums.items() if place[1] > 0 and value}
-        own = {place: v for place, v in known.items() if place[0].startswith(VIRTUAL_ROOT)}
-        ranked = own or known
+        charged = {place: value for place, value in sums.items() if place[1] > 0 and value}
+        in_sources = {place: v for place, v in charged.items() if place[0].startswith(VIRTUAL_ROOT)}
+        ranked = in_sources or charged
         if not ranked:
             return None
         (file, line) = max(ranked, key=lambda place: (ranked[place], place))
@@ -211,11 +211,11 @@ def subject(
 
 def _by_line(lines: ColumnTable) -> dict[str, dict[Place, float]]:
     rows = lines.rows("file", "line", "counter", "value")
-    found = grouped(
+    rows_by_counter = grouped(
         (str(counter), ((str(file), int(line)), float(value)))
         for file, line, counter, value in rows
     )
-    return {counter: totals(parts) for counter, parts in found.items()}
+    return {counter: totals(parts) for counter, parts in rows_by_counter.items()}
 
 
 MENTIONED = 0.05  # of the samples of several stall reasons: one below it is not named
@@ -482,9 +482,9 @@ REFETCHED = frozenset(LEVELS)
 
 def memory_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     """Each level that is near its bandwidth, and what is lost on the way to it."""
-    for level, one in subject.used.items():
-        if one.share >= BOUND:
-            yield from _bandwidth(subject, level, one.share)
+    for level, use in subject.used.items():
+        if use.share >= BOUND:
+            yield from _bandwidth(subject, level, use.share)
     yield from _sectors(subject)
     yield from _conflicts(subject)
     yield from _spills(subject)
@@ -804,10 +804,12 @@ def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
     best: dict[Change, Advice] = {}
     for rule in RULES:
         for candidate in rule(subject):
-            found = _advice(subject, candidate)
-            known = best.get(found.change)
-            if found.saved >= LEAST and (known is None or found.expected > known.expected):
-                best[found.change] = found
+            advice = _advice(subject, candidate)
+            best_so_far = best.get(advice.change)
+            if advice.saved >= LEAST and (
+                best_so_far is None or advice.expected > best_so_far.expected
+            ):
+                best[advice.change] = advice
     ranked = sorted(best.values(), key=lambda one: (-one.expected, one.id))
     return tuple(ranked)
 
@@ -886,9 +888,9 @@ def together(records: Iterable[AdviceRecord]) -> AdviceRecord:
 NO_RECORD = AdviceRecord()
 
 
-def trust(known: KindRecord) -> float:
+def trust(record: KindRecord) -> float:
     """Odds that the kind is kept, over even odds (Laplace's rule of succession): 1 if untried."""
-    return 2 * (known.kept + 1) / (known.tried + 2)
+    return 2 * (record.kept + 1) / (record.tried + 2)
 
 
 def to_try(
@@ -897,12 +899,12 @@ def to_try(
     """The first few, those rejected on this variant last; None stays None: not collected."""
     if advice is None:
         return None
-    known = record or NO_RECORD
+    kinds = record or NO_RECORD
     ranked = sorted(
-        advice, key=lambda one: (_failed(one), -one.expected * trust(known.of(one.change)), one.id)
+        advice, key=lambda one: (_failed(one), -one.expected * trust(kinds.of(one.change)), one.id)
     )
     return tuple(ranked[:TOP])
 
 
-def _failed(one: Advice) -> bool:
-    return any(step.verdict.is_rejected for step in one.tried)
+def _failed(advice: Advice) -> bool:
+    return any(step.verdict.is_rejected for step in advice.tried)

@@ -63,9 +63,9 @@ def ablate(
                 f"a name is text, not {name!r}", hint='name each: ablate("fix1", "fix2")'
             )
     target = find_target(Local(), _folder(project), study, shape, names=names)
-    ((found, failures),) = ladders.ablate([target], list(names), fresh=fresh, profile=profile)
+    ((ladder, failures),) = ladders.ablate([target], list(names), fresh=fresh, profile=profile)
     target.executor.require_profiled()
-    return ablated(found, failures)
+    return ablated(ladder, failures)
 
 
 def profile(
@@ -79,9 +79,9 @@ def profile(
     """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
     target = find_target(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
-    found, _ = ladders.profile(target, [full], fresh=fresh)
+    ladder, _ = ladders.profile(target, [full], fresh=fresh)
     target.executor.require_profiled()
-    return profiled(found, full)
+    return profiled(ladder, full)
 
 
 def diff(
@@ -104,9 +104,9 @@ def diff(
     target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
     names = target.variants([before, after])
     ladder, seen = judged(target, names, sources=True)
-    found = judge_pair(seen, target.workspace.config, *map(ladder.row, names))
+    pair = judge_pair(seen, target.workspace.config, *map(ladder.row, names))
     changes = pair_sources(seen, *names)
-    return ComparedVariants(**values(found), ladder=ladder, changes=changes)
+    return ComparedVariants(**values(pair), ladder=ladder, changes=changes)
 
 
 def advise(
@@ -116,8 +116,8 @@ def advise(
     target = find_recorded(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     current_capture(target, full)
-    found, _ = judged(target, [full])
-    return Advised(to_try(found.row(full).advice, found.record) or ())
+    ladder, _ = judged(target, [full])
+    return Advised(to_try(ladder.row(full).advice, ladder.record) or ())
 
 
 def sweep(
@@ -160,8 +160,8 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
 
     Raises UsageError.
     """
-    _, found = find_study(Local(), _folder(project), name)
-    return OpenStudy(**values(found), project=_folder(project))
+    _, chosen = find_study(Local(), _folder(project), name)
+    return OpenStudy(**values(chosen), project=_folder(project))
 
 
 def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:

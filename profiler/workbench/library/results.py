@@ -307,10 +307,10 @@ class ReadReport(Shown, Report):
         return {}
 
     def _blocks(self) -> Sequence[Block]:
-        found = groups(self.launches)
-        shown = found[: launches.DETAILED]
+        kernels = groups(self.launches)
+        shown = kernels[: launches.DETAILED]
         details = [launches.details(self.details(g.typical.index), len(g.launches)) for g in shown]
-        return [launches.about(self), launches.group_table(found), *details]
+        return [launches.about(self), launches.group_table(kernels), *details]
 
 
 class ReadReports(dict[str, ReadReport]):

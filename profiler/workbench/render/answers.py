@@ -134,75 +134,75 @@ class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Finding, ...]
 
 
-def ablation(found: Ablation, *, full: Collection[str] = (), short: bool = False) -> LadderAnswer:
+def ablation(ladder: Ablation, *, full: Collection[str] = (), short: bool = False) -> LadderAnswer:
     """All rows, ``short`` without ``--full``, or the variants of which all is asked for."""
 
     def shown(rows: Iterable[Row]) -> Sequence[LadderRow]:
         if not full:
-            return [short_row(found, each) if short else row(found, each) for each in rows]
-        return [whole_row(found, each) for each in rows if each.variant in full]
+            return [short_row(ladder, each) if short else row(ladder, each) for each in rows]
+        return [whole_row(ladder, each) for each in rows if each.variant in full]
 
     return answer(
         LadderAnswer,
-        found,
-        shape=shape_of(found),
-        evidence={**_evidence(found), "timings": found.timing_file},
-        predictions=found.score,
-        whole=_in_short(found.whole),
-        across_shapes=_across(found.across) if found.across and not short else None,
-        variants=shown(found.rows),
-        references=shown(found.references),
+        ladder,
+        shape=shape_of(ladder),
+        evidence={**_evidence(ladder), "timings": ladder.timing_file},
+        predictions=ladder.score,
+        whole=_in_short(ladder.whole),
+        across_shapes=_across(ladder.across) if ladder.across and not short else None,
+        variants=shown(ladder.rows),
+        references=shown(ladder.references),
     )
 
 
-def _across(found: AcrossShapes) -> Data:
-    shapes = [shown_fields(one) | {"shape": shape_of(one)} for one in found.shapes]
-    return {**shown_fields(found, "shapes"), "shapes": shapes}
+def _across(across: AcrossShapes) -> Data:
+    shapes = [shown_fields(one) | {"shape": shape_of(one)} for one in across.shapes]
+    return {**shown_fields(across, "shapes"), "shapes": shapes}
 
 
-def _evidence(found: Ablation) -> Data:
-    return {"source": found.source, "date": found.date}
+def _evidence(ladder: Ablation) -> Data:
+    return {"source": ladder.source, "date": ladder.date}
 
 
-def shape_of(found: Ablation | AtShape) -> Data:
-    return {"name": found.shape, **found.parameters}
+def shape_of(result: Ablation | AtShape) -> Data:
+    return {"name": result.shape, **result.parameters}
 
 
-def _in_short(found: Comparison | None) -> Data | None:
-    return shown_fields(found, "largest_changes") if found else None
+def _in_short(comparison: Comparison | None) -> Data | None:
+    return shown_fields(comparison, "largest_changes") if comparison else None
 
 
-def whole_row(found: Ablation, each: Row) -> LadderRow:
+def whole_row(ladder: Ablation, row: Row) -> LadderRow:
     return LadderRow(
-        of_row=each,
-        columns=data(found, each, Where.JSON),
-        parent=each.step.parent if each.step else None,
-        lesson=each.step.lesson if each.step else "",
-        dram_gb_per_s=figure(each, "dram_bandwidth"),
-        regimes=each.regimes,
-        against_parent=_in_short(each.against_parent),
-        gates={gate.name: gate for gate in each.gates},
-        advice=to_try(each.advice, found.record),
+        of_row=row,
+        columns=data(ladder, row, Where.JSON),
+        parent=row.step.parent if row.step else None,
+        lesson=row.step.lesson if row.step else "",
+        dram_gb_per_s=figure(row, "dram_bandwidth"),
+        regimes=row.regimes,
+        against_parent=_in_short(row.against_parent),
+        gates={gate.name: gate for gate in row.gates},
+        advice=to_try(row.advice, ladder.record),
     )
 
 
-def row(found: Ablation, each: Row) -> LadderRow:
+def row(ladder: Ablation, judged: Row) -> LadderRow:
     """As ``ablate`` has it."""
-    first = ranked.to_try(each.advice, found.record)
+    first = ranked.to_try(judged.advice, ladder.record)
     advice = first and [AdviceInShort(id=one.id, estimated_gain=_gain(one)) for one in first]
-    short = shown_fields(each, *WHOLE_ROW)
-    return msgspec.structs.replace(whole_row(found, each), of_row=short, advice=advice)
+    short = shown_fields(judged, *WHOLE_ROW)
+    return msgspec.structs.replace(whole_row(ladder, judged), of_row=short, advice=advice)
 
 
-def short_row(found: Ablation, each: Row) -> LadderRow:
+def short_row(ladder: Ablation, judged: Row) -> LadderRow:
     """The columns and the verdict, with the gates that did not pass."""
     return msgspec.structs.replace(
-        row(found, each),
-        of_row=shown_fields(each, *WHOLE_ROW, *IN_FULL),
+        row(ladder, judged),
+        of_row=shown_fields(judged, *WHOLE_ROW, *IN_FULL),
         lesson=msgspec.UNSET,
         regimes=msgspec.UNSET,
         against_parent=msgspec.UNSET,
-        gates={gate.name: gate for gate in each.gates if gate.state != GateState.PASSED},
+        gates={gate.name: gate for gate in judged.gates if gate.state != GateState.PASSED},
     )
 
 
@@ -220,14 +220,14 @@ class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     advice: list[AdvisedChange] | None
 
 
-def kernel(found: Details, group: LaunchGroup) -> KernelAnswer:
+def kernel(details: Details, group: LaunchGroup) -> KernelAnswer:
     return answer(
         KernelAnswer,
-        found,
+        details,
         launches=[each.index for each in group.launches],
-        launch=found.launch.index,
-        kernel=found.launch.kernel,
-        advice=to_try(found.advice),
+        launch=details.launch.index,
+        kernel=details.launch.kernel,
+        advice=to_try(details.advice),
     )
 
 
@@ -303,16 +303,16 @@ class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[Finding, ...]
 
 
-def advised(found: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> AdviceAnswer:
-    advice = to_try(row.advice, found.record)
+def advised(ladder: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> AdviceAnswer:
+    advice = to_try(row.advice, ladder.record)
     return answer(
         AdviceAnswer,
-        found,
+        ladder,
         variant=row.variant,
-        evidence=_evidence(found),
+        evidence=_evidence(ladder),
         microseconds=round(row.time.value, DIGITS) if row.time else None,
         advice=advice,
-        recorded_steps=found.record.of(*(one.change for one in advice or ())),
+        recorded_steps=ladder.record.of(*(one.change for one in advice or ())),
         warnings=warnings,
     )
 
@@ -329,16 +329,16 @@ def to_try(
     return None if first is None else list(map(_advice, first))
 
 
-def _gain(one: Advice) -> float:
-    return round(one.gain, DIGITS - 1)
+def _gain(advice: Advice) -> float:
+    return round(advice.gain, DIGITS - 1)
 
 
-def _advice(one: Advice) -> AdvisedChange:
-    limit, spot, recipe = one.limit, one.spot, CATALOGUE[one.change]
+def _advice(advice: Advice) -> AdvisedChange:
+    limit, spot, recipe = advice.limit, advice.spot, CATALOGUE[advice.change]
     return AdvisedChange(
-        id=one.id,
-        change=one.change,
-        why=one.why,
+        id=advice.id,
+        change=advice.change,
+        why=advice.why,
         title=recipe.title,
         how=recipe.how,
         limit=AdvisedLimit(
@@ -357,6 +357,6 @@ def _advice(one: Advice) -> AdvisedChange:
         )
         if spot
         else None,
-        estimated_gain=_gain(one),
-        tried=one.tried[:MOST_TRIED],
+        estimated_gain=_gain(advice),
+        tried=advice.tried[:MOST_TRIED],
     )

@@ -67,26 +67,26 @@ def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     """NaN for None where all else are numbers, and no text for it where there are texts."""
     if any(isinstance(value, str) for value in column):
         return column.where(column.notna(), "")
-    known = [value for value in column if value is not None]
-    if len(known) == len(column) or not all(type(v) in (int, float) for v in known):
+    present = [value for value in column if value is not None]
+    if len(present) == len(column) or not all(type(v) in (int, float) for v in present):
         return column
     return column.astype(float)
 
 
-def variants(found: Ablation) -> pd.DataFrame:
+def variants(ladder: Ablation) -> pd.DataFrame:
     """One row a variant, then the references: the values of the ladder's columns."""
-    return frame((data(found, row, Where.CSV) for row in found.everything), "variant")
+    return frame((data(ladder, row, Where.CSV) for row in ladder.everything), "variant")
 
 
-def figures(known: Mapping[str, Figure]) -> pd.DataFrame:
+def figures(by_id: Mapping[str, Figure]) -> pd.DataFrame:
     """One row a figure, by its id: what it is called, its value and unit, and the ncu metric."""
-    rows = ({"figure": key, **shown_fields(one, "id", "better")} for key, one in known.items())
+    rows = ({"figure": key, **shown_fields(one, "id", "better")} for key, one in by_id.items())
     return frame(rows, "figure")
 
 
-def launched(known: Iterable[Launch]) -> pd.DataFrame:
+def launched(launches: Iterable[Launch]) -> pd.DataFrame:
     """One row a launch; grid and block as ``x*y*z``."""
-    return frame(map(_launch, known), "index")
+    return frame(map(_launch, launches), "index")
 
 
 def launched_in(launches: Iterable[tuple[str, Launch]]) -> pd.DataFrame:
@@ -137,9 +137,9 @@ def source_lines(files: Mapping[str, Sequence[SourceLine]]) -> pd.DataFrame:
     return frame(({"file": file, **shown_fields(one)} for file, one in ran), "file")
 
 
-def states(known: Mapping[str, Mapping[str, Status]]) -> pd.DataFrame:
+def states(by_variant: Mapping[str, Mapping[str, Status]]) -> pd.DataFrame:
     """One row a variant: the state of its build, check, timing and capture."""
-    return frame(({"variant": name, **state} for name, state in known.items()), "variant")
+    return frame(({"variant": name, **state} for name, state in by_variant.items()), "variant")
 
 
 FIGURES = "figures"  # the table of a variant that counts: those of its times and stalls are shorter
@@ -151,10 +151,10 @@ def as_csv(blocks: Iterable[Block]) -> str:
     and the first one names the section where there are several. Without a table the header too is
     missing.
     """
-    found = [(of, block) for of, block in _inside(blocks) if isinstance(block, Table)]
-    names = [table.name for _, table in found]
+    tables = [(of, block) for of, block in _inside(blocks) if isinstance(block, Table)]
+    names = [table.name for _, table in tables]
     wanted = FIGURES if FIGURES in names else next(iter(names), "")
-    shown = [(of, table) for of, table in found if table.name == wanted]
+    shown = [(of, table) for of, table in tables if table.name == wanted]
     several = len({of for of, _ in shown}) > 1
     rows: list[dict[str, str]] = []
     keys: dict[str, dict[str, None]] = {"": {"section": None} if several else {}}  # by column

@@ -44,9 +44,9 @@ def dumps(data: object, limit: int = LIMIT) -> str:
     """A record or an object in at most ``limit`` bytes: of lists the last entries are left out
     first, then the longest values, and ``left_out`` says how many. Short ones are rounded.
     """
-    known = {key: value for key, value in plain_data(data).items() if value is not None}
-    known = known if limit == MOST else _rounded(known)
-    whole = {"schema_version": VERSION, **known}
+    values = {key: value for key, value in plain_data(data).items() if value is not None}
+    values = values if limit == MOST else _rounded(values)
+    whole = {"schema_version": VERSION, **values}
     left_out = 0
     while len(text := _text(whole | ({"left_out": left_out} if left_out else {}))) > limit:
         gone = 1
@@ -74,18 +74,18 @@ def _text(data: object) -> str:
 
 
 def number(value: float | None) -> float | None:
-    known = finite(value)
-    return None if known is None else float(f"{known:.{DIGITS}g}")
+    shown = finite(value)
+    return None if shown is None else float(f"{shown:.{DIGITS}g}")
 
 
-def ratio(found: Ratio | None) -> list[float | None] | None:
+def ratio(over: Ratio | None) -> list[float | None] | None:
     """With both ends of its interval."""
-    return [number(x) for x in (found.ratio, found.low, found.high)] if found else None
+    return [number(x) for x in (over.ratio, over.low, over.high)] if over else None
 
 
-def columns(found: Ablation, row: Row, where: Where) -> Data:
+def columns(ladder: Ablation, row: Row, where: Where) -> Data:
     """The values of the ladder's columns in short: ratios with their ends, four digits."""
-    return {key: _in_short(value) for key, value in data(found, row, where).items()}
+    return {key: _in_short(value) for key, value in data(ladder, row, where).items()}
 
 
 def _in_short(value: object) -> object:
@@ -97,34 +97,34 @@ def _in_short(value: object) -> object:
         ends = [number(value[end]) for end in ("ratio", "low", "high")]
         of = {"of": value["of"], "regime": value["regime"]} if "of" in value else {}
         return {**of, "ratio": ends} if of else ends
-    known = {k: _in_short(v) for k, v in value.items() if v not in ("", (), None)}
-    return known.get("value", known)
+    short = {k: _in_short(v) for k, v in value.items() if v not in ("", (), None)}
+    return short.get("value", short)
 
 
 def short(text: str) -> str:
     return shorten(text, TEXT)
 
 
-def identity(found: Ablation, row: Row) -> str:
+def identity(ladder: Ablation, row: Row) -> str:
     """Of its evidence: ``show`` takes it."""
-    day = found.date[:10].replace("-", "")
-    return f"{found.study}/{found.shape}/{row.variant}" + (f"@{day}" if day else "")
+    day = ladder.date[:10].replace("-", "")
+    return f"{ladder.study}/{ladder.shape}/{row.variant}" + (f"@{day}" if day else "")
 
 
-def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
+def step(ladder: Ablation, row: Row, left_s: float | None = None) -> Data:
     """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds.
 
     All of it is of ``shape``, but for what names a shape itself: a step that is judged at another
     one has the ratio and the gates behind its verdict in ``judged``.
     """
-    advice = to_try(row.advice, found.record)
+    advice = to_try(row.advice, ladder.record)
     capture = row.evidence_state.get("capture")
     whole: Data = {
-        **columns(found, row, Where.BRIEF_VARIANT),
-        "study": found.study,
+        **columns(ladder, row, Where.BRIEF_VARIANT),
+        "study": ladder.study,
         "parent": parent_of(row) or None,
-        "shape": found.shape,
-        "gpu": found.gpu,
+        "shape": ladder.shape,
+        "gpu": ladder.gpu,
         "deciding_speedup": _deciding(row),
         "problem": short(sentence(row.problem)) if row.problem else None,
         "state": _state(row),
@@ -133,31 +133,31 @@ def step(found: Ablation, row: Row, left_s: float | None = None) -> Data:
         **_wrong_check(row),
         **_judged(row, {"failed": _failed(row)}),
         **limit(advice),
-        "evidence": identity(found, row),
+        "evidence": identity(ladder, row),
         "budget_left_gpu_s": number(left_s),
-        "notes": len(found.warnings),
-        "damage": [short(each) for each in sentences(found.damage)] or None,
+        "notes": len(ladder.warnings),
+        "damage": [short(each) for each in sentences(ladder.damage)] or None,
     }
-    return {**whole, "next": next_kinds(advice), **after(found, row, advice)}
+    return {**whole, "next": next_kinds(advice), **after(ladder, row, advice)}
 
 
-def after(found: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
+def after(ladder: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
     """The command that goes on from here, or why nothing is left to try."""
-    study = found.study
+    study = ladder.study
     if row.is_reference:
         return command(study, "ablate")
     if not has_figures(row) or row.verdict in UNDECIDED:
         again = ("--fresh",) if row.verdict == Verdict.INCONCLUSIVE else ()
         return command(study, "ablate", row.variant, *again)
     if row.verdict not in (Verdict.KEPT, Verdict.BASELINE):
-        best = found.best or found.rows[0]
+        best = ladder.best or ladder.rows[0]
         return command(study, "advise", best.variant) if best is not row else {}
     if advice is None:
         return command(study, "profile", row.variant)
     if not advice:
         return {"stop": True, "why_stop": NOTHING}
     change = ("--from", row.variant, "--change", CATALOGUE[advice[0].change].title)
-    return command(study, "new", free_name(row.variant, found.taken), *change)
+    return command(study, "new", free_name(row.variant, ladder.taken), *change)
 
 
 def free_name(variant: str, taken: Collection[str]) -> str:
@@ -183,8 +183,8 @@ def _state(row: Row) -> str | None:
 
 def _deciding(row: Row) -> list[float | None] | None:
     """The ratio behind the verdict where more sessions came for it than those of the table."""
-    over, own = row.deciding_speedup, row.over_parent
-    same = over is None or (own is not None and over.sessions == own.sessions)
+    over, table_ratio = row.deciding_speedup, row.over_parent
+    same = over is None or (table_ratio is not None and over.sessions == table_ratio.sessions)
     return None if same or row.judged_at else ratio(over)
 
 
@@ -203,8 +203,12 @@ def _judged(row: Row, of_gates: Data) -> Data:
     """What gates say: in an object with its own shape, where that is another than the answer's."""
     if not row.judged_at:
         return of_gates
-    known = {"shape": row.judged_at, "speedup_over_parent": ratio(row.deciding_speedup), **of_gates}
-    return {"judged": {key: value for key, value in known.items() if value is not None}}
+    judged = {
+        "shape": row.judged_at,
+        "speedup_over_parent": ratio(row.deciding_speedup),
+        **of_gates,
+    }
+    return {"judged": {key: value for key, value in judged.items() if value is not None}}
 
 
 def _why_kept(row: Row) -> str | None:
@@ -236,10 +240,10 @@ def limit(advice: Sequence[Advice] | None) -> Data:
     return {"limit": first.limit.id, **_place(first.spot)}
 
 
-def _place(found: Spot | HotLine | None) -> Data:
+def _place(spot: Spot | HotLine | None) -> Data:
     """The line, and for a helper of another file the line that calls it."""
-    called = getattr(found, "called_at", None)
-    at = place(found.file, found.line) if found else None
+    called = getattr(spot, "called_at", None)
+    at = place(spot.file, spot.line) if spot else None
     return {"at": at, **({"called_at": place(*called)} if called else {})}
 
 
@@ -247,19 +251,19 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
     """Kinds of change, the best first; None where nothing was collected."""
     if advice is None:
         return None
-    found: list[Data] = []
-    for one in advice:
-        here = [{"variant": t.variant, "verdict": t.verdict} for t in one.tried[:2]]
-        found.append(
+    kinds: list[Data] = []
+    for change in advice:
+        here = [{"variant": t.variant, "verdict": t.verdict} for t in change.tried[:2]]
+        kinds.append(
             {
-                "kind": one.change,
-                "how": CATALOGUE[one.change].how,
-                "why": short(sentence(one.why)),
-                **_place(one.spot),
+                "kind": change.change,
+                "how": CATALOGUE[change.change].how,
+                "why": short(sentence(change.why)),
+                **_place(change.spot),
                 **({"tried_here": here} if here else {}),
             }
         )
-    return found
+    return kinds
 
 
 def together(steps: Sequence[Data]) -> Data:
@@ -267,37 +271,39 @@ def together(steps: Sequence[Data]) -> Data:
     return dict(steps[0]) if len(steps) == 1 else {"variants": list(steps)}
 
 
-def ladder(found: Ablation) -> Data:
+def ladder(judged: Ablation) -> Data:
     """The best step, then the rows of the table in short."""
-    best = found.best
-    known = step(found, best) if best else {}
+    best = judged.best
+    known = step(judged, best) if best else {}
     going_on: Data = {k: known.pop(k) for k in GOING_ON if k in known}
     rows = [
         {
-            **columns(found, row, Where.BRIEF),
+            **columns(judged, row, Where.BRIEF),
             **({"judged_at": row.judged_at} if row.judged_at else {}),
         }
-        for row in found.table_rows[-STEPS:]
+        for row in judged.table_rows[-STEPS:]
     ]
     return {
-        "study": found.study,
-        "shape": found.shape,
-        "gpu": found.gpu,
+        "study": judged.study,
+        "shape": judged.shape,
+        "gpu": judged.gpu,
         "best": {k: v for k, v in known.items() if v is not None} or None,
-        "references": {row.variant: number(row.time.value) for row in found.references if row.time},
-        "warnings": [short(each) for each in sentences(found.warnings)],
+        "references": {
+            row.variant: number(row.time.value) for row in judged.references if row.time
+        },
+        "warnings": [short(each) for each in sentences(judged.warnings)],
         "variants": rows,
         **going_on,
     }
 
 
-def more(found: Ablation, row: Row) -> Data:
+def more(ladder: Ablation, row: Row) -> Data:
     """A step with its figures, stalls and bottlenecks, for ``show ID``."""
     shown = [name for name, share in row.stalls.items() if share >= 0.02]
     top = top_stall(row)
     gates = {gate.name: gate.state for gate in row.gates}
     return {
-        **step(found, row),
+        **step(ladder, row),
         **_judged(row, {"failed": _failed(row), "gates": gates}),
         "figures": {name: number(figure.value) for name, figure in row.figures.items()},
         "top_stall": top.reason if top else None,
@@ -306,12 +312,12 @@ def more(found: Ablation, row: Row) -> Data:
     }
 
 
-def _bottleneck(one: Bottleneck) -> Data:
+def _bottleneck(limit: Bottleneck) -> Data:
     return {
-        "title": one.title,
-        "metric": one.metric,
-        "value": number(one.value),
-        **_place(one.hot_line),
+        "title": limit.title,
+        "metric": limit.metric,
+        "value": number(limit.value),
+        **_place(limit.hot_line),
     }
 
 
@@ -320,32 +326,32 @@ def failed(why: Mapping[str, str]) -> list[Data] | None:
     return [{"variant": name, "why": short(text)} for name, text in why.items()] or None
 
 
-def pair(found: Ablation, two: VariantPair) -> Data:
+def pair(ladder: Ablation, two: VariantPair) -> Data:
     """Two variants: the ratio, its factors, the largest changes."""
     return {
-        "study": found.study,
-        "shape": found.shape,
-        "gpu": found.gpu,
+        "study": ladder.study,
+        "shape": ladder.shape,
+        "gpu": ladder.gpu,
         "before": two.before.variant,
         "after": two.after.variant,
         "speedup": ratio(two.speedup),
         **(_compared(two.comparison) if two.comparison else {"stalls_us": []}),
         "warnings": [short(each) for each in sentences(two.warnings)],
-        **limit(to_try(two.after.advice, found.record)),
-        "evidence": [identity(found, row) for row in (two.before, two.after)],
-        **command(found.study, "advise", two.after.variant, "--shape", found.shape),
+        **limit(to_try(two.after.advice, ladder.record)),
+        "evidence": [identity(ladder, row) for row in (two.before, two.after)],
+        **command(ladder.study, "advise", two.after.variant, "--shape", ladder.shape),
     }
 
 
-def kernel(found: Details, launches: int) -> Data:
+def kernel(details: Details, launches: int) -> Data:
     """The launches of a report that are alike."""
     return {
-        "kernel": found.launch.kernel,
+        "kernel": details.launch.kernel,
         "launches": launches,
-        "figures": {name: number(figure.value) for name, figure in found.figures.items()},
-        **limit(found.advice),
-        "next": next_kinds(to_try(found.advice)),
-        "bottlenecks": [_bottleneck(each) for each in found.bottlenecks[:5]],
+        "figures": {name: number(figure.value) for name, figure in details.figures.items()},
+        **limit(details.advice),
+        "next": next_kinds(to_try(details.advice)),
+        "bottlenecks": [_bottleneck(each) for each in details.bottlenecks[:5]],
     }
 
 
@@ -363,8 +369,8 @@ def kernel_pair(compared: Comparison, advice: Sequence[Advice] | None) -> Data:
     return {**sides, **_compared(compared), **limit(advice)}
 
 
-def _compared(found: Comparison) -> Data:
-    return {"factors": found.decomposition, "stalls_us": found.stall_microseconds[:5]}
+def _compared(comparison: Comparison) -> Data:
+    return {"factors": comparison.decomposition, "stalls_us": comparison.stall_microseconds[:5]}
 
 
 PERMISSION = "ERR_NVGPUCTRPERM"  # ncu's, for counters that a user may not read
@@ -375,12 +381,12 @@ def error(why: WorkbenchError | None) -> Data:
     if why is None:
         return {}
     kind = "ncu.permission" if PERMISSION in why.message else why.code
-    known: Data = {
+    said: Data = {
         "code": kind,
         "exit_code": why.exit_code,
         "message": _cut(why.message, LIMIT // 2),
     }
-    return {"error": {**known, "hint": _cut(why.hint, LIMIT // 4)} if why.hint else known}
+    return {"error": {**said, "hint": _cut(why.hint, LIMIT // 4)} if why.hint else said}
 
 
 def _cut(text: str, most: int) -> str:

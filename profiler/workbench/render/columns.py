@@ -212,8 +212,8 @@ def _error_text(row: Row, _: ShownRows) -> Content:
 
 
 def _cold(row: Row) -> float | None:
-    known = row.regimes.get(Regime.COLD)
-    return known.microseconds.value if known and known.microseconds else None
+    cold = row.regimes.get(Regime.COLD)
+    return cold.microseconds.value if cold and cold.microseconds else None
 
 
 def _memory(row: Row) -> dict[str, object] | None:
@@ -482,11 +482,11 @@ def _data(value: Any) -> object:
 def _short_names(rows: Sequence[Row]) -> Iterator[str]:
     above = ""
     for row in rows:
-        base, own = base_name(row.variant), _parameters(row.variant)
+        base, parameters = base_name(row.variant), _parameters(row.variant)
         parent = _parameters(parent_of(row)) if base_name(parent_of(row)) == base else []
-        new = [each for each in own if each not in parent] or own
-        inner = f"{'…' if len(new) < len(own) else ''}{','.join(new)}"
-        if base == above and own:
+        new = [each for each in parameters if each not in parent] or parameters
+        inner = f"{'…' if len(new) < len(parameters) else ''}{','.join(new)}"
+        if base == above and parameters:
             yield f" {shorten(inner, NAME_WIDTH - 1)}"
         else:
             yield shorten(f"{base} {inner}", NAME_WIDTH)

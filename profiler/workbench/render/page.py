@@ -186,14 +186,14 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
 
 def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
     """Keys and titles of all parts of the page; that of the sources is the template's own."""
-    known = [(html.anchor(section.key), plain(section.title)) for section in sections]
-    return [*known[:after], ("code", CODE), *known[after:]]
+    entries = [(html.anchor(section.key), plain(section.title)) for section in sections]
+    return [*entries[:after], ("code", CODE), *entries[after:]]
 
 
 def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]:
     """Every figure by variant, with the lowest and the highest value: what a search finds."""
-    known = {key: each[key] for each in figures.values() for key in each}
-    if not known:
+    by_id = {key: each[key] for each in figures.values() for key in each}
+    if not by_id:
         return []
 
     def head(figure: Figure) -> Cell:
@@ -203,14 +203,14 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]
         return Cell(text, note=" to ".join(dict.fromkeys(ends)))
 
     def cell(name: str, figure: Figure) -> str:
-        own = figures[name].get(figure.id)
-        return figure_value(own) if own else ABSENT
+        collected = figures[name].get(figure.id)
+        return figure_value(collected) if collected else ABSENT
 
     columns: list[Field[Figure]] = [field("figure", "figure", head)]
     columns += [numeric(name, name, partial(cell, name)) for name in figures]
     columns.append(field("metric", "ncu metric", lambda figure: figure.metric))
     title = words("Every figure, side by side")
-    shown = table("figures", columns, known.values(), key=lambda figure: figure.id)
+    shown = table("figures", columns, by_id.values(), key=lambda figure: figure.id)
     return [Section("figures", title, (shown, *marked(*figures.values())))]
 
 
@@ -249,11 +249,11 @@ def shown(side: ProfiledSource) -> list[str]:
     """The study's own files, modules last, since the code that runs on the GPU is the argument; of
     anyone's report, those that a sample fell on.
     """
-    own = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
+    sources = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
     costs = side.costs.by_file() if side.costs else {}
     charged = [file for file in costs if file in side.texts]
     charged.sort(key=lambda file: -(costs[file].share or 0.0))
-    return sorted(own or charged, key=is_host)
+    return sorted(sources or charged, key=is_host)
 
 
 class PageFiles:
@@ -379,14 +379,14 @@ def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
     return [shares, time, *counters]
 
 
-def beside(side: ProfiledSource, known: list[tuple[str, str]]) -> str:
+def beside(side: ProfiledSource, files: list[tuple[str, str]]) -> str:
     """Which part of the samples the shown lines do not account for, or why nothing is known."""
     if side.costs is None:
         why = f": {why_no_costs(side.why)}" if side.why else ""
         return f"Costs by line are {ABSENT}{why}."
-    names = {name for name, _ in known}
+    names = {name for name, _ in files}
     parts = [
-        f"{percent(cost.share)} on {f'lines of {base(file)}' if file else 'no known line'}"
+        f"{percent(cost.share)} on {f'lines of {base(file)}' if file else 'no files line'}"
         for file, cost in side.costs.by_file().items()
         if file not in names and (cost.share or 0.0) >= WORTH_SAYING
     ]

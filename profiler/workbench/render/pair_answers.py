@@ -67,16 +67,16 @@ class PairAnswer(SourceCosts, frozen=True, kw_only=True):
     warnings: tuple[Finding, ...]
 
 
-def variant_pair(found: Ablation, pair: VariantPair, changes: SourceDiff) -> PairAnswer:
+def variant_pair(ladder: Ablation, pair: VariantPair, changes: SourceDiff) -> PairAnswer:
     return answer(
         PairAnswer,
         pair,
-        study=found.study,
-        gpu=found.gpu,
-        shape=shape_of(found),
+        study=ladder.study,
+        gpu=ladder.gpu,
+        shape=shape_of(ladder),
         before=pair.before.variant,
         after=pair.after.variant,
-        variants=[whole_row(found, row) for row in (pair.before, pair.after)],
+        variants=[whole_row(ladder, row) for row in (pair.before, pair.after)],
         figures=figure_pairs(pair.before.figures, pair.after.figures),
         **msgspec.structs.asdict(source_diff(changes)),
     )

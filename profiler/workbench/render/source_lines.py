@@ -213,13 +213,13 @@ def source_line(line: SourceLine, width: int | None) -> Pieces:
     return pieces if line.text.strip() else [(pieces[0][0] + pieces[1][0].rstrip(), "dim")]
 
 
-def instruction(one: InstructionCost, width: int | None) -> Pieces:
+def instruction(cost: InstructionCost, width: int | None) -> Pieces:
     """Share of all samples, the reason, executions, address, SASS."""
-    share = one.share or 0.0
+    share = cost.share or 0.0
     text = f"{share:6.1%}" if share >= LEAST else " " * 6
-    reason = stall_words(one.top_stall)[:18] if share >= LEAST else ""
-    executed = "" if one.executed is None else count(one.executed)
-    head = f"   {text} {reason:<18} {executed:>8}  {one.address:#06x}  "
+    reason = stall_words(cost.top_stall)[:18] if share >= LEAST else ""
+    executed = "" if cost.executed is None else count(cost.executed)
+    head = f"   {text} {reason:<18} {executed:>8}  {cost.address:#06x}  "
     pieces: Pieces = [(head, "dim")]
     room = None if width is None else width - len(head)
-    return [*pieces, (clip(printable(one.sass), room), "bold" if share >= HOT else "")]
+    return [*pieces, (clip(printable(cost.sass), room), "bold" if share >= HOT else "")]

@@ -122,24 +122,24 @@ class PackageText:
     version: str
 
 
-def texts(found: PackageText, environment: jinja2.Environment) -> Mapping[str, str]:
+def texts(package: PackageText, environment: jinja2.Environment) -> Mapping[str, str]:
     """By their paths in the package's folder."""
-    facts = found.facts
+    facts = package.facts
     top = f"torch-ext/{facts.package}"
-    given = {
-        **vars(found),
-        "title": _plain(found.title),
-        "key_change": _plain(found.key_change),
-        "reference": _plain(found.reference),
-        "doc": _wrapped(_plain(found.key_change)),
+    values = {
+        **vars(package),
+        "title": _plain(package.title),
+        "key_change": _plain(package.key_change),
+        "reference": _plain(package.reference),
+        "doc": _wrapped(_plain(package.key_change)),
         "names": [name for name, _ in facts.arguments],
         "exported": sorted([*RESERVED, facts.function]),
         "layer": "".join(part.capitalize() for part in facts.function.split("_")),
         "returned": returned(facts),
         "supported": supported(facts),
         "wrapped": [line for each in supported(facts) for line in _wrapped(each)],
-        "rows": [_row(each) for each in found.times],
-        "capabilities": [_capability(arch) for arch in found.archs],
+        "rows": [_row(each) for each in package.times],
+        "capabilities": [_capability(arch) for arch in package.archs],
         "virtual_root": "/workbench/kernels",
     }
     named = {
@@ -154,7 +154,7 @@ def texts(found: PackageText, environment: jinja2.Environment) -> Mapping[str, s
         "README.md": "README.md.j2",
     }
     return {
-        path: rendered(environment, f"{FOLDER}/{name}", **given) for path, name in named.items()
+        path: rendered(environment, f"{FOLDER}/{name}", **values) for path, name in named.items()
     }
 
 
@@ -191,8 +191,8 @@ def supported(facts: Facts) -> list[str]:
 
 
 def _extents(fixed: Sequence[tuple[int, int, int]], which: int, rank: int) -> list[str]:
-    known = {at: extent for tensor, at, extent in fixed if tensor == which}
-    return [str(known.get(at, "any")) for at in range(rank)]
+    extents = {at: extent for tensor, at, extent in fixed if tensor == which}
+    return [str(extents.get(at, "any")) for at in range(rank)]
 
 
 def _plain(text: str) -> str:

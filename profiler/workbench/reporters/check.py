@@ -25,9 +25,9 @@ from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 
 
-def brief(found: CheckedStudy) -> dict[str, object]:
+def brief(checked: CheckedStudy) -> dict[str, object]:
     """The wrong checks first. No verdict where nothing was checked, or some of it is stale."""
-    order = sorted(found.checks, key=lambda one: not one.wrong)
+    order = sorted(checked.checks, key=lambda one: not one.wrong)
     states = {one.status for one in order}
     if any(one.wrong for one in order):
         verdict = CheckResult.WRONG
@@ -38,30 +38,30 @@ def brief(found: CheckedStudy) -> dict[str, object]:
     named = [one.variant for one in order if one.wrong][:1] or [order[0].variant] if order else []
     verb = "ablate" if verdict == CheckResult.CORRECT else "check"
     return {
-        "study": found.study,
-        "gpu": found.gpu,
-        "evidence": found.evidence,
+        "study": checked.study,
+        "gpu": checked.gpu,
+        "evidence": checked.evidence,
         "verdict": verdict,
         "failed": [
-            {"variant": name, "why": in_short.short(why)} for name, why in found.lost.items()
+            {"variant": name, "why": in_short.short(why)} for name, why in checked.lost.items()
         ]
         or None,
         "checks": [_check(one) for one in order],
-        **in_short.command(found.study, verb, *dict.fromkeys(named)),
+        **in_short.command(checked.study, verb, *dict.fromkeys(named)),
     }
 
 
-def _check(one: CheckRow) -> dict[str, object]:
-    found: dict[str, object] = {"variant": one.variant, "shape": one.shape, "status": one.status}
-    if one.max_abs is not None:
-        found |= {"max_error": in_short.number(one.max_abs), "allowed": in_short.number(one.bound)}
-    if one.wrong:
-        found |= {
-            "input_kind": one.kind,
-            "why": in_short.short(one.why),
-            "hint": in_short.short(one.hint),
+def _check(row: CheckRow) -> dict[str, object]:
+    shown: dict[str, object] = {"variant": row.variant, "shape": row.shape, "status": row.status}
+    if row.max_abs is not None:
+        shown |= {"max_error": in_short.number(row.max_abs), "allowed": in_short.number(row.bound)}
+    if row.wrong:
+        shown |= {
+            "input_kind": row.kind,
+            "why": in_short.short(row.why),
+            "hint": in_short.short(row.hint),
         }
-    return found
+    return shown
 
 
 def blocks(result: CheckedStudy, options: Any) -> list[Block]:
@@ -133,11 +133,11 @@ SUMMARY: list[Field[VariantChecks]] = [
 ]
 
 
-def checks(found: Sequence[CheckRow], *, wide: bool) -> Table:
+def checks(rows: Sequence[CheckRow], *, wide: bool) -> Table:
     """One row a variant, or ``wide`` one a variant and shape."""
     if wide:
-        return table("checks", CHECKED, found, key=lambda c: c.variant, kind=lambda c: _kind([c]))
-    groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in found).items()]
+        return table("checks", CHECKED, rows, key=lambda c: c.variant, kind=lambda c: _kind([c]))
+    groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in rows).items()]
     return table("checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks))
 
 

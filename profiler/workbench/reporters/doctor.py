@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def data(result: Diagnosis) -> dict[str, object]:
     host: dict[str, object] = {"host": result.host} if result.host else {}
-    known = {"rows": result.rows, "works": result.works, "conclusion": result.conclusion}
-    return {**host, **known}
+    whole = {"rows": result.rows, "works": result.works, "conclusion": result.conclusion}
+    return {**host, **whole}
 
 
 def brief(result: Diagnosis) -> dict[str, object]:

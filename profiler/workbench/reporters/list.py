@@ -136,7 +136,7 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
 
 
-def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
+def states(by_variant: Mapping[str, Mapping[str, Status]]) -> Table:
     """Every variant with the state of each kind of its evidence."""
     fields: list[Field[tuple[str, Mapping[str, Status]]]] = [
         field("variant", "variant", lambda item: item[0]),
@@ -145,4 +145,4 @@ def states(known: Mapping[str, Mapping[str, Status]]) -> Table:
             for kind in ("build", "check", "timing", "capture")
         ),
     ]
-    return table("states", fields, known.items(), key=lambda item: item[0])
+    return table("states", fields, by_variant.items(), key=lambda item: item[0])

@@ -30,8 +30,8 @@ Shown = VariantResult | ReportResult | LinesResult | Metric
 def data(result: Shown) -> object:
     match result:
         case VariantResult(ladder=ladder, row=row, damaged=damaged):
-            known = answers.whole_row(ladder, row)
-            return VariantAnswer(study=ladder.study, gpu=ladder.gpu, of_row=known, warnings=damaged)
+            whole = answers.whole_row(ladder, row)
+            return VariantAnswer(study=ladder.study, gpu=ladder.gpu, of_row=whole, warnings=damaged)
         case ReportResult():
             return report(result)
         case LinesResult(listing=listing):
@@ -93,15 +93,15 @@ def page(result: ReportResult) -> PageContent:
 
 
 def _report(result: ReportResult, options: Any) -> Iterator[Block]:
-    found = result.groups
+    kernels = result.groups
     yield launches.about(result.report)
-    yield launches.group_table(found)
-    yield from launches.untimed(found)
+    yield launches.group_table(kernels)
+    yield from launches.untimed(kernels)
     every = options.kernel is not None or options.launch is not None
-    shown = found if every else found[:DETAILED]
+    shown = kernels if every else kernels[:DETAILED]
     for each in shown:
         yield launches.details(_details(result, each), len(each.launches))
-    if len(found) > len(shown):
+    if len(kernels) > len(shown):
         yield left_out("shown", "--kernel NAME or --launch N chooses others")
 
 

@@ -34,24 +34,24 @@ SPENT: list[Field[Spent]] = [
 SHOWN = 4  # rows of what was spent, and shapes, where not all are asked for
 
 
-def brief(found: Spending) -> Data:
-    return {**shown_fields(found), **command("", "list")}
+def brief(spending: Spending) -> Data:
+    return {**shown_fields(spending), **command("", "list")}
 
 
-def blocks(found: Spending, options: Any) -> list[Block]:
+def blocks(spending: Spending, options: Any) -> list[Block]:
     """Ten lines: the dearest rows, and the limit; ``wide`` all."""
-    limits = [paragraph(_limit(each)) for each in found.limits]
-    if not found.spent:
+    limits = [paragraph(_limit(each)) for each in spending.limits]
+    if not spending.spent:
         return [paragraph("nothing was spent yet"), *limits]
-    shown = found.spent if options.wide else found.spent[:SHOWN]
-    left = f"{len(found.spent) - len(shown)} more: --wide"
-    more = [paragraph(left)] if len(shown) < len(found.spent) else []
+    shown = spending.spent if options.wide else spending.spent[:SHOWN]
+    left = f"{len(spending.spent) - len(shown)} more: --wide"
+    more = [paragraph(left)] if len(shown) < len(spending.spent) else []
     return [*limits, table("spent", SPENT, shown), *more]
 
 
-def _limit(found: SpendingLimit) -> str:
+def _limit(limit: SpendingLimit) -> str:
     """``120 s of 3600 s spent, 3480 s left (max_gpu_seconds)``."""
-    if found.left is None or found.most is None:
-        return f"{number(found.spent)} {found.unit} spent, no limit ({found.limit})"
-    amounts = [f"{number(value)} {found.unit}" for value in (found.spent, found.most, found.left)]
-    return f"{amounts[0]} of {amounts[1]} spent, {amounts[2]} left ({found.limit})"
+    if limit.left is None or limit.most is None:
+        return f"{number(limit.spent)} {limit.unit} spent, no limit ({limit.limit})"
+    amounts = [f"{number(value)} {limit.unit}" for value in (limit.spent, limit.most, limit.left)]
+    return f"{amounts[0]} of {amounts[1]} spent, {amounts[2]} left ({limit.limit})"

@@ -32,7 +32,7 @@ def brief(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:
     return {"study": first.study, "gpu": first.gpu, "sizes": sizes, **going_on}
 
 
-def _sweep(each: Sweep) -> Data:
+def _sweep(sweep: Sweep) -> Data:
     timed = [
         {
             "variant": one.variant,
@@ -40,17 +40,17 @@ def _sweep(each: Sweep) -> Data:
             "over_default": in_short.ratio(one.over_default),
             "may_be_best": one.may_be_best,
         }
-        for one in each.timed
+        for one in sweep.timed
     ]
-    failed = {one.variant: sentence(one.why) for one in each.combinations if one.why}
-    named = {"study": each.study, "shape": each.shape, "gpu": each.gpu, "variant": each.variant}
+    failed = {one.variant: sentence(one.why) for one in sweep.combinations if one.why}
+    named = {"study": sweep.study, "shape": sweep.shape, "gpu": sweep.gpu, "variant": sweep.variant}
     return {**named, "combinations": timed, "failed": in_short.failed(failed)}
 
 
-def _size(each: OverSizes, shape: str) -> Data:
+def _size(sizes: OverSizes, shape: str) -> Data:
     """Its ratio is over the fastest reference there."""
-    size = {"shape": shape, each.parameter: each.sizes[shape]}
-    if (fastest := each.fastest_at(shape)) is None:
+    size = {"shape": shape, sizes.parameter: sizes.sizes[shape]}
+    if (fastest := sizes.fastest_at(shape)) is None:
         return size
     line, point = fastest
     time, of = point.microseconds.value, point.fastest or None

@@ -202,9 +202,9 @@ def convert(data: object, kind: type[Filled], path: Path) -> Filled:
     if any(f.encode_name == key and f.required for f in fields(type_at(kind, above))):
         hint = f'write {key} = "..."'
     if named and named[1] == "Object contains unknown field":
-        known = [field.encode_name for field in fields(type_at(kind, where))]
+        keys = [field.encode_name for field in fields(type_at(kind, where))]
         full = f"{said}.{named[2]}" if where else named[2]
-        hint = RENAMED.get(named[2]) or nearest(named[2], known)
+        hint = RENAMED.get(named[2]) or nearest(named[2], keys)
         raise UsageError(f"{path}: unknown key '{full}'", hint=hint)
     if named and named[1] == "Invalid enum value":
         wanted = type_at(kind, where)
@@ -387,17 +387,17 @@ def make_folder(folder: Path, made: list[Path]) -> Path:
     """The folder; it and those above that it makes are added to ``made``. Raises UsageError where
     one of them is a file.
     """
-    for each in reversed([folder, *folder.parents]):
-        if each.is_dir():
+    for step in reversed([folder, *folder.parents]):
+        if step.is_dir():
             continue
-        if stands(each):
+        if stands(step):
             raise UsageError(
-                f"{each} is a file, where a folder is needed",
+                f"{step} is a file, where a folder is needed",
                 hint="move it away, or name another folder",
             )
         with suppress(FileExistsError):  # another command was faster
-            each.mkdir()
-            made.append(each)
+            step.mkdir()
+            made.append(step)
     return folder
 
 
@@ -463,13 +463,13 @@ def json_as_type(data: bytes, kind: Any, *, besides: int = 0) -> Any:
     """
     _require_room(data)
     try:
-        found = msgspec.json.decode(data, type=kind)
+        value = msgspec.json.decode(data, type=kind)
         # As many colons as it has itself: then no key is unknown, and none stands there twice.
-        if data.count(b":") != msgspec.json.encode(found).count(b":") + besides:
+        if data.count(b":") != msgspec.json.encode(value).count(b":") + besides:
             json.loads(data, object_pairs_hook=_once)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return found
+    return value
 
 
 def json_data(data: bytes | str, *, finite: bool = True) -> Any:
@@ -493,12 +493,12 @@ def _require_room(data: bytes) -> None:
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"has '{twice[:80]}' twice")
-    return found
+    return values
 
 
 def _refuse(constant: str) -> None:

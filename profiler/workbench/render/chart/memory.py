@@ -70,11 +70,11 @@ def _kernel(canvas: svg.Canvas, figures: Figures, left: float, top: float, lane:
 
 def _flow(figures: Figures, keys: tuple[str, ...], other: str) -> tuple[str, float | None]:
     """Return how much an arrow carries, and where that is bytes, TB/s under ncu."""
-    known, time = [figures[key] for key in keys if key in figures], figures.get("duration")
-    if not known or known[0].unit != "MB":
-        return figure_text(known[0] if known else None), None
+    moved_figures, time = [figures[key] for key in keys if key in figures], figures.get("duration")
+    if not moved_figures or moved_figures[0].unit != "MB":
+        return figure_text(moved_figures[0] if moved_figures else None), None
     apart = figures[other].value if other in figures else 0.0
-    moved = max(0.0, added(figure.value for figure in known) - apart)
-    text = figure_text(replace(known[0], value=moved))
+    moved = max(0.0, added(figure.value for figure in moved_figures) - apart)
+    text = figure_text(replace(moved_figures[0], value=moved))
     noise = not moved or text.startswith("<") or not (time and time.value)
     return text, None if noise or time is None else moved / time.value

@@ -70,8 +70,8 @@ def _columns(
     wide = [svg.text_width(value, svg.TEXT, bold=True) for value in values]
     end = min(CHANGES, 1 + max(svg.text_width(note, svg.SMALL) for note in notes))
     end += second + GAP + max(wide)
-    for name, note, value, own, y in zip(names, notes, values, wide, heights, strict=True):
-        base, room = y + 0.35 * svg.TEXT, end - own - GAP - second
+    for name, note, value, width, y in zip(names, notes, values, wide, heights, strict=True):
+        base, room = y + 0.35 * svg.TEXT, end - width - GAP - second
         canvas.name((svg.EDGE, base), name, second - GAP - svg.EDGE)
         canvas.text((second, base), svg.fitted(note, room, svg.SMALL), svg.SMALL, "muted")
         canvas.text((end, base), value, svg.TEXT, "ink", "end", bold=True)

@@ -83,60 +83,60 @@ def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) 
     return [*blocks, Bullets(tuple(items), ordered=True)]
 
 
-def _room(one: Advice) -> str:
+def _room(advice: Advice) -> str:
     """From the advice to fuse, which is given where no byte is read twice."""
-    limit = one.limit
+    limit = advice.limit
     return (
         f"DRAM is at {number(limit.value)} {limit.unit}: what moves as many bytes gains "
         f"{factor(1 / limit.share)} at most."
     )
 
 
-def _whole(one: Advice, before: Sequence[Advice]) -> Text:
+def _whole(advice: Advice, before: Sequence[Advice]) -> Text:
     """The change, the limit with its reason unless it stands ``before``, and earlier attempts."""
     return line(
-        strong(CATALOGUE[one.change].title),
-        f", {gain(one)}: {CATALOGUE[one.change].how}. Limit: ",
-        _limit(one, before),
-        *((". Tried here: ", tried(one)) if one.tried else ()),
+        strong(CATALOGUE[advice.change].title),
+        f", {gain(advice)}: {CATALOGUE[advice.change].how}. Limit: ",
+        _limit(advice, before),
+        *((". Tried here: ", tried(advice)) if advice.tried else ()),
         ".",
     )
 
 
-def _limit(one: Advice, before: Sequence[Advice]) -> Text:
-    same = next((n for n, b in enumerate(before, 1) if b.limit.id == one.limit.id), 0)
+def _limit(advice: Advice, before: Sequence[Advice]) -> Text:
+    same = next((n for n, b in enumerate(before, 1) if b.limit.id == advice.limit.id), 0)
     if same:
-        other = "" if before[same - 1].why == one.why else f"; {sentence(one.why)}"
+        other = "" if before[same - 1].why == advice.why else f"; {sentence(advice.why)}"
         return words(f"as {same}{other}")
     return line(
-        f"{limit_title(one.limit)}; {sentence(one.why)} (",
-        code(one.limit.metric),
-        f" = {number(one.limit.value)}{one.limit.unit and ' '}{one.limit.unit}); ",
-        spot(one.spot),
+        f"{limit_title(advice.limit)}; {sentence(advice.why)} (",
+        code(advice.limit.metric),
+        f" = {number(advice.limit.value)}{advice.limit.unit and ' '}{advice.limit.unit}); ",
+        spot(advice.spot),
     )
 
 
-def gain(one: Advice) -> str:
+def gain(advice: Advice) -> str:
     """No bound: a step gains more where what follows the limit goes away as well."""
-    return f"estimated {factor(one.gain)}"
+    return f"estimated {factor(advice.gain)}"
 
 
-def spot(found: Spot | None) -> Text:
+def spot(place: Spot | None) -> Text:
     """``file:line`` and its share of all stall time."""
-    if found is None:
+    if place is None:
         return words("no line of its own")
-    called = (", called at ", _place(*found.called_at)) if found.called_at else ()
-    share = f", {percent(found.share)} of the stall time" if found.share else ""
-    return line(_place(found.file, found.line), *called, share)
+    called = (", called at ", _place(*place.called_at)) if place.called_at else ()
+    share = f", {percent(place.share)} of the stall time" if place.share else ""
+    return line(_place(place.file, place.line), *called, share)
 
 
 def _place(file: str, number: int) -> Text:
     return code(f"{file.rsplit('/', 1)[-1]}:{number}")
 
 
-def tried(one: Advice) -> Text:
+def tried(advice: Advice) -> Text:
     """The steps that made this change to this variant already."""
-    return joined([line(code(step.variant), f" {step.verdict.label}") for step in one.tried])
+    return joined([line(code(step.variant), f" {step.verdict.label}") for step in advice.tried])
 
 
 def advised(row: Row, ablation: Ablation) -> Section:
@@ -172,8 +172,8 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     return (table("next", fields, first), paragraph(note))
 
 
-def _limit_words(one: Advice) -> str:
-    limit = one.limit
+def _limit_words(advice: Advice) -> str:
+    limit = advice.limit
     return f"{limit_title(limit)}: {percent(limit.share)} of the duration"
 
 

@@ -261,8 +261,8 @@ def important(changes: SourceDiff) -> list[tuple[Hunk, list[Marked]]]:
     ]
 
 
-def _share(each: SourceRow) -> float:
-    return each.cost.share or 0.0
+def _share(line: SourceRow) -> float:
+    return line.cost.share or 0.0
 
 
 def _lines(changes: SourceDiff, *names: str) -> Iterator[Block]:

@@ -73,9 +73,9 @@ def bullets(limits: Sequence[Bottleneck]) -> Bullets:
     return Bullets(tuple(map(brief, limits)), ordered=True)
 
 
-def no_lines(found: Finding | None) -> list[Block]:
+def no_lines(why_none: Finding | None) -> list[Block]:
     """Why no line is named, where a capture has none."""
-    why = sentence(found)
+    why = sentence(why_none)
     return [paragraph(f"{why[0].upper()}{why[1:]}.")] if why else []
 
 

@@ -158,8 +158,8 @@ def short_change(row: Row) -> str:
 
 
 def figure(row: Row, name: str) -> float | None:
-    known = row.figures.get(name)
-    return known.value if known else None
+    collected = row.figures.get(name)
+    return collected.value if collected else None
 
 
 def parent_of(row: Row) -> str:

@@ -59,8 +59,8 @@ def spread(time: Time | None) -> str:
 
 
 def clock(time: Time | None) -> str:
-    known = time.sm_clock_mhz if time else None
-    return number(known / 1e3) if known is not None else ABSENT
+    mhz = time.sm_clock_mhz if time else None
+    return number(mhz / 1e3) if mhz is not None else ABSENT
 
 
 def how_often(time: Time | None) -> str:
@@ -119,12 +119,12 @@ def _regime(regime: Regime) -> Cell:
     return Cell(words(regime.label), data=regime, short=regime.label.split()[0])
 
 
-def _fastest(known: InRegime) -> Content:
-    over = known.speedup_over_fastest
+def _fastest(timed: InRegime) -> Content:
+    over = timed.speedup_over_fastest
     if over is None:
         return ABSENT
-    text = f"{with_cycles(over)} of {known.fastest}"
-    return Cell(words(text), short=f"{interval(over)} {known.fastest}")
+    text = f"{with_cycles(over)} of {timed.fastest}"
+    return Cell(words(text), short=f"{interval(over)} {timed.fastest}")
 
 
 def _fine(ratio: Ratio) -> str:
@@ -154,8 +154,8 @@ def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
     """
     for place, over in enumerate(every, start=1):
         others = [other.others for other in every]
-        own = {k: v for k, v in over.others.items() if any(o.get(k) != v for o in others)}
-        which = shape_words(own)
+        parameters = {k: v for k, v in over.others.items() if any(o.get(k) != v for o in others)}
+        which = shape_words(parameters)
         name = f"{SIZES}-{place}" if place > 1 else SIZES
         alt, caption = caption_of(SIZES)
         chart = Chart(name, f"{alt} Of {over.study} on {over.gpu}.", words(caption))
@@ -195,23 +195,23 @@ def times_table(over: OverSizes) -> Table:
     )
 
 
-def _time(shape: str, one: AcrossShapes) -> Content:
-    point = one.result_at(shape)
+def _time(shape: str, across: AcrossShapes) -> Content:
+    point = across.result_at(shape)
     return figure_cell(point.microseconds.value, note=ends(point.microseconds)) if point else NONE
 
 
 def overall(over: OverSizes) -> list[Text]:
     """Say of every variant that was timed beside a reference at all sizes."""
     parts = []
-    for each in over.versions:
-        worst = each.worst
-        if worst is None or len(each.ratios) < len(over.sizes):
+    for across in over.versions:
+        worst = across.worst
+        if worst is None or len(across.ratios) < len(over.sizes):
             continue
         at = f"{over.parameter}={size_words(over.sizes[worst.shape])}"
         parts.append(
             line(
-                code(each.variant),
-                f" is {factor(each.geometric_mean or 0.0)} of the fastest reference in the "
+                code(across.variant),
+                f" is {factor(across.geometric_mean or 0.0)} of the fastest reference in the "
                 f"geometric mean over {len(over.sizes)} sizes, at worst "
                 f"{interval(worst.claimed)} at {at}",
             )
@@ -223,10 +223,10 @@ def fastest(over: OverSizes) -> list[Text]:
     """At every size, with the ratio over the fastest reference."""
     parts = []
     for shape, size in over.sizes.items():
-        found = over.fastest_at(shape)
-        if found is None:
+        best_and_point = over.fastest_at(shape)
+        if best_and_point is None:
             continue
-        best, point = found
+        best, point = best_and_point
         against = f", {interval(point.claimed)} of {point.fastest}" if point.claimed else ""
         in_bytes = f"{number(point.bytes_per_second / 1e9)} GB/s"
         rates = f"{number(point.tflops)} TFLOP/s" if over.in_flops else in_bytes

@@ -70,8 +70,8 @@ def origin(ablation: Ablation) -> Paragraph:
 Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
 
 
-def _value(known: Known) -> Content:
-    figure = known[1]
+def _value(pair: Known) -> Content:
+    figure = pair[1]
     return figure_cell(figure.value, figure_value(figure)) if figure else ABSENT
 
 
@@ -107,8 +107,8 @@ STALLS: list[Field[tuple[str, str]]] = [
 def figure_table(
     figures: Mapping[str, Figure], keys: Sequence[str] = SHOWN, name: str = "figures"
 ) -> Table:
-    known = [(key, figures.get(key)) for key in keys]
-    return table(name, FIGURES, known, key=lambda k: k[0])
+    shown = [(key, figures.get(key)) for key in keys]
+    return table(name, FIGURES, shown, key=lambda k: k[0])
 
 
 def marked(*sides: Mapping[str, Figure]) -> list[Block]:

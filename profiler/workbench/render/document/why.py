@@ -124,8 +124,10 @@ def account(pair: Comparison) -> list[Block]:
     """All of a comparison, for a terminal."""
     blocks: list[Block] = []
     if pair.decomposition:
-        found = pair.decomposition
-        blocks.append(paragraph(f"Against {pair.before}: {equation(found)}, {durations(found)}"))
+        factors = pair.decomposition
+        blocks.append(
+            paragraph(f"Against {pair.before}: {equation(factors)}, {durations(factors)}")
+        )
     if times := stall_table(pair):
         blocks.append(times)
     return [*blocks, *largest_changes(pair)]
