@@ -399,16 +399,10 @@ def get_inputs():
     return [torch.randn(64)]
 """
 ENDS = {
-    "a module": ("x.py:f", "import os; os._exit(0)\ndef f(x):\n    return x\n", "x.py:1 ends its"),
     "a function": (
         "x.py:f",
         "import ctypes\ndef f(x):\n    ctypes.CDLL(None).syscall(231, 0)\n",
         "x.py:f ended its process (exit 0)",
-    ),
-    "a crash": (
-        "x.py:f",
-        "import ctypes\ndef f(x):\n    ctypes.string_at(0)\n",
-        "(x.py:3, exit -11)",
     ),
     "descriptors": ("x.py:f", "import os\ndef f(x):\n    os.closerange(0, 300)\n", "x.py:3: "),
     "a helper": (
