@@ -804,11 +804,49 @@ def test_parts_of_other_formats_that_are_missing_are_named(tmp_path: Path) -> No
         ({"launch": "softmax(x, out, n)"}, "is no launch"),
         ({"launch": "softmax[open('f'), 256](x, out, n)"}, "'open' is no input or output"),
         ({"outputs": ("out=load(x)",)}, "'load' makes no output"),
+        ({"launch": "softmax[1, 256](x, out)"}, "softmax takes 3 arguments, --launch gives 2"),
+        ({"launch": "softmax[1, 256](x, n, out)"}, "n of softmax is a number"),
+        ({"launch": "softmax[1, 256](x, out, x)"}, "x of softmax is a tensor"),
+        ({"inputs": ("x=randn(8)", "n=3000000000")}, "int cols holds -2147483648 to 2147483647"),
+        (
+            {"inputs": ("x=randn(8,dtype=float16)", "n=8")},
+            "x of softmax is float16, and its parameter const float* x reads float32",
+        ),
     ],
 )
 def test_what_a_cuda_source_needs_is_named(without: dict[str, Any], said: str) -> None:
     error = complaint(lambda: problem(EXAMPLES / "row_softmax.cu", **CUDA | without))
     assert said in error.message
+
+
+PROGRAM = """\ufeff#define KERNEL(n) __global__ void __launch_bounds__(n)
+KERNEL(64) twice(const float* in, float* out, unsigned int n) { out[0] = in[0]; }
+template <class T> __global__ void all(T* o) { cooperative_groups::this_grid().sync(); }
+int main() { twice<<<(n + 63) / 64,
+                    64>>>(a, b, n); }
+"""
+
+
+def test_a_program_is_told_both_ways(tmp_path: Path) -> None:
+    path = tmp_path / "prog.cu"
+    path.write_text(PROGRAM)
+    error = complaint(lambda: problem(path))
+    assert "how twice(const float* in, float* out, unsigned int n) is launched" in error.message
+    options, own, whole = error.hint.splitlines()
+    assert options.startswith(
+        "--launch 'twice<<<cdiv(n, 256), 256>>>(in, out, n)' --input 'in=randn(1048576)' "
+        "--output 'out=empty_like(in)' --input n=1048576"
+    )
+    assert "launches it as twice<<<(n + 63) / 64, 64>>>(a, b, n)" in own
+    assert "nvcc -O3 -lineinfo -o prog prog.cu && workbench profile -- ./prog" in whole
+    found = problem(
+        path,
+        launch="all<float><<<1, 32>>>(o)",
+        inputs=("x=randn(8)",),
+        outputs=("o=empty_like(x)",),
+        versus="torch.neg",
+    )
+    assert "cooperative=True" in found.baseline.text
 
 
 # Expressions.

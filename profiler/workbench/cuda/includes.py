@@ -73,7 +73,7 @@ def expand_includes(path: Path, seen: set[Path] | None = None) -> str:
 def source_text(path: Path, shown: str) -> str:
     """Raises UsageError, with the path as it is ``shown``, for what is not UTF-8."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{shown} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start}",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +23,7 @@ _SCOPE = re.compile(r"(?:inline\s+)?namespace\b\s*(?P<name>[\w:]*)[^()]*")
 _C_LINKAGE = re.compile(r'extern\s+"C"\s*')
 _ON_DEVICE = re.compile(r"\b(?:__global__|__device__|constexpr|consteval|\w*DEVICE\w*)\b")
 _OF_DEVICE = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*(?:__device__|__global__)", re.MULTILINE)
+_OF_KERNEL = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*__global__", re.MULTILINE)
 _CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union|enum)\b")
 _ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|__attribute__|__cluster_dims__|__maxnreg__)\s*\(")
 _INITIALISED = re.compile(r"\s*[,{]")  # a member, with braces, ahead of a constructor's body
@@ -46,12 +48,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Entry:
-    """A ``__global__`` function. ``template`` are the parameters of the template that it is of."""
+    """A ``__global__`` function. ``template`` are the parameters of the template that it is of.
+    ``waits_for_grid``: its blocks wait for each other, which needs a cooperative launch.
+    """
 
     name: str
     parameters: str
     template: str | None
     c_linkage: bool
+    waits_for_grid: bool = False
 
 
 def masked(text: str) -> str:
@@ -172,18 +177,37 @@ def without(text: str, removed: Iterable[Item]) -> str:
 
 
 def entries(text: str) -> dict[str, Entry]:
-    """The ``__global__`` functions that a text defines, by name: ``ns::scale``."""
-    entries_found = {}
+    """The ``__global__`` functions that a text defines, by name: ``ns::scale``. Of those that share
+    a name, the first.
+    """
+    entries_found: dict[str, Entry] = {}
+    macros = "|".join(["__global__", *_OF_KERNEL.findall(text)])
+    marked = re.compile(rf"\b(?:{macros})\b(?P<call>\s*\(\w*\))?")
     for item in items(text):
-        if item.is_function and "__global__" in item.head:
+        if item.is_function and (found := marked.search(item.head)):
             template, head = _template(item.head)
+            head = head.replace(found[0], "void") if found["call"] else head
             while match := _ATTRIBUTE.search(head):
                 head = head[: match.start()] + head[_closed(head, match.end() - 1) :]
             before, _, after = head.partition("(")
             name = item.scope + before.split()[-1]
             parameters = " ".join(after.rpartition(")")[0].split())
-            entries_found[name] = Entry(name, parameters, template, item.c_linkage)
+            waits = re.search(r"\bthis_grid\s*\(", text[item.start : item.end]) is not None
+            entry = Entry(name, parameters, template, item.c_linkage, waits)
+            entries_found.setdefault(name, entry)
     return entries_found
+
+
+_LAUNCH = re.compile(r"([\w:]+\s*(?:<[^<>;]*>)?)\s*<<<(.*?)>>>\s*\(", re.DOTALL)
+
+
+def launches(text: str) -> Iterator[tuple[str, str]]:
+    """The launches in a file: the kernel's bare name, and the launch itself in one line."""
+    plain = masked(text)
+    for match in _LAUNCH.finditer(plain):
+        with suppress(IndexError):
+            whole = plain[match.start() : _closed(plain, match.end() - 1)]
+            yield match[1].partition("<")[0].strip(), " ".join(whole.split())
 
 
 T = TypeVar("T")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workbench import bounds
 from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
-from workbench.cuda.programs import Entry, entries
+from workbench.cuda.programs import Entry, entries, launches
 from workbench.errors import UsageError, unknown
+from workbench.problems.c_signature import as_options, parameters_of, require_fit
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
     COMPILE,
-    LAUNCH_HINT,
     LaunchCall,
+    Made,
     find_versus,
     modules,
     read_input,
@@ -31,7 +33,8 @@ def read_cuda_file(request: Request) -> Problem:
     path = request.source
     read_text(path, bounds.SOURCE)  # says what is wrong with the file itself
     files = together(path)
-    kernels = entries(expand_includes(path))
+    text = expand_includes(path)
+    kernels = entries(text)
     if not kernels:
         raise UsageError(f"{path.name} has no __global__ function", hint="name the file with one")
     made = [read_input(option) for option in request.inputs]
@@ -41,7 +44,7 @@ def read_cuda_file(request: Request) -> Problem:
         entry = _named(request.function or first, kernels, path)
         raise UsageError(
             f"{path.name} needs --launch: how {entry.name}({entry.parameters}) is launched",
-            hint=LAUNCH_HINT,
+            hint=_how_to_launch(path, entry, text),
         )
     if not made:
         raise UsageError(
@@ -60,6 +63,15 @@ def read_cuda_file(request: Request) -> Problem:
         raise UsageError(
             f"{called} is a template of {kernel.template}, and --launch names no instance",
             hint=f"such as --launch '{called}<...><<<grid, block>>>(...)'",
+        )
+    if kernel.template is None:
+        every = {option.name: option for option in made}
+        require_fit(
+            kernel.name,
+            parameters_of(kernel.parameters),
+            launch.arguments,
+            every,
+            dtypes_of(made, outputs),
         )
     if not request.versus or request.versus == COMPILE:
         raise UsageError(
@@ -84,7 +96,7 @@ def read_cuda_file(request: Request) -> Problem:
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
-            _module(path, called, [option.name for option in made], outputs, launch),
+            _module(path, kernel, called, [option.name for option in made], outputs, launch),
         ),
         against=compared.called,
         references=references,
@@ -101,8 +113,45 @@ def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
     return next((entry for entry in fits if entry.name == name), fits[0])
 
 
+def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
+    """The options that this kernel needs; with a ``main()``, also how the program is profiled."""
+    wanted = parameters_of(entry.parameters)
+    size = next((one.name for one in wanted if not one.is_pointer), "1048576")
+    names = ", ".join(one.name for one in wanted)
+    instance = "" if entry.template is None else "<...>"
+    bare = entry.name.rpartition("::")[2]
+    launch = f"{bare}{instance}<<<cdiv({size}, 256), 256>>>({names})"
+    hint = as_options(bare, wanted, launch)
+    own = [whole for name, whole in launches(text) if name.rpartition("::")[2] == bare]
+    if own:
+        hint += f"\n      the file launches it as {own[0]}: write its sizes as numbers or inputs"
+    if re.search(r"\bmain\s*\(", text):
+        program = path.with_suffix("")
+        hint += (
+            f"\n      or the whole program: nvcc -O3 -lineinfo -o {program.name} {path.name} && "
+            f"workbench profile -- ./{program.name}"
+        )
+    return hint
+
+
+def dtypes_of(made: Sequence[Made], outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The dtype of each tensor; of an output ``like`` another the other's."""
+    dtypes: dict[str, str] = {}
+    for name, call in [*((m.name, m.call or "") for m in made), *outputs]:
+        named = re.search(r"dtype=['\"]?(?:torch\.)?(\w+)", call)
+        like = re.search(r"_like\((\w+)", call)
+        maker = call.removeprefix("torch.").partition("(")[0]
+        default = "int64" if maker in ("randint", "arange", "randperm") else "float32"
+        if named:
+            dtypes[name] = named[1]
+        elif call:
+            dtypes[name] = dtypes.get(like[1], "") if like else default
+    return {name: dtype for name, dtype in dtypes.items() if dtype}
+
+
 def _module(
     path: Path,
+    entry: Entry,
     kernel: str,
     inputs: Sequence[str],
     outputs: Sequence[tuple[str, str]],
@@ -110,10 +159,11 @@ def _module(
 ) -> str:
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
+    more = ", cooperative=True" * entry.waits_for_grid
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{path.name}", "{kernel}", compiler="{PROGRAM}")
+kernel = cuda.kernel("{path.name}", "{kernel}", compiler="{PROGRAM}"{more})
 
 
 def cdiv(a, b):

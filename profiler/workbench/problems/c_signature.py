@@ -1,0 +1,150 @@
+"""The parameters of a function of C or CUDA as text: their types, and what misfits them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.errors import UsageError
+from workbench.problems.user_files import Made
+
+_WORDS = re.compile(
+    r"\b(?:(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__|unsigned|"
+    r"signed)\b|(?:std|at|c10)::)"
+)
+_I32, _I64 = 2**31, 2**63
+# By C's name: of a number its ctypes with its least and largest value, of a tensor its dtype.
+NUMBERS = {
+    "int": ("c_int", -_I32, _I32 - 1),
+    "int32_t": ("c_int", -_I32, _I32 - 1),
+    "unsigned": ("c_uint", 0, 2 * _I32 - 1),
+    "uint32_t": ("c_uint", 0, 2 * _I32 - 1),
+    "short": ("c_short", -(2**15), 2**15 - 1),
+    "bool": ("c_bool", 0, 1),
+    "size_t": ("c_size_t", 0, 2 * _I64 - 1),
+    "uint64_t": ("c_uint64", 0, 2 * _I64 - 1),
+    "int64_t": ("c_int64", -_I64, _I64 - 1),
+    "long": ("c_int64", -_I64, _I64 - 1),
+    "float": ("c_float", 0, 0),
+    "double": ("c_double", 0, 0),
+}
+TENSORS = {
+    **dict.fromkeys(("float", "float2", "float4"), "float32"),
+    **dict.fromkeys(("double", "double2"), "float64"),
+    **dict.fromkeys(("half", "__half", "half2", "__half2", "Half"), "float16"),
+    **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "__nv_bfloat162", "BFloat16"), "bfloat16"),
+    **dict.fromkeys(("int", "int32_t"), "int32"),
+    **dict.fromkeys(("long", "int64_t"), "int64"),
+}
+
+
+@dataclass(frozen=True)
+class CParameter:
+    """``type`` is without ``const`` and its like, ``text`` as it stands in the source."""
+
+    name: str
+    type: str
+    is_pointer: bool
+    is_read_only: bool
+    text: str
+    has_default: bool
+
+    @property
+    def ctype(self) -> str:
+        """The name that ctypes has for it, "" for none."""
+        return "c_void_p" if self.is_pointer else NUMBERS.get(self.type, ("",))[0]
+
+
+def parameters_of(text: str) -> list[CParameter]:
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [_parameter(" ".join(part.split())) for part in (*parts, text[start:]) if part.strip()]
+
+
+def _parameter(text: str) -> CParameter:
+    whole, equals, _ = text.partition("=")
+    is_unsigned = re.search(r"\bunsigned\b", whole) is not None
+    bare = _WORDS.sub(" ", whole)
+    words = re.findall(r"[\w:]+(?:<.*>)?", bare)
+    plain = [word for word in words if word != "int"] if len(words) > 2 else words
+    name = plain[-1] if len(words) > 1 or is_unsigned else ""
+    kind = plain[0] if len(plain) > 1 else "int"
+    if is_unsigned:
+        kind = {"int": "unsigned", "long": "uint64_t"}.get(kind, f"unsigned {kind}")
+    return CParameter(
+        name,
+        kind,
+        "*" in whole or "[" in whole,
+        re.search(r"\bconst\b", whole.partition("*")[0]) is not None,
+        whole.strip(),
+        bool(equals),
+    )
+
+
+def require_fit(
+    function: str,
+    wanted: Sequence[CParameter],
+    arguments: Sequence[str],
+    inputs: Mapping[str, Made],
+    dtypes: Mapping[str, str],
+) -> None:
+    """Raises UsageError where arguments are too few or many, or one cannot be passed. ``dtypes``
+    are those of the tensors among them.
+    """
+    least = sum(not one.has_default for one in wanted)
+    if not least <= len(arguments) <= len(wanted):
+        raise UsageError(
+            f"{function} takes {len(wanted)} arguments, --launch gives {len(arguments)}",
+            hint=f"its parameters are {', '.join(one.text for one in wanted)}",
+        )
+    for parameter, argument in zip(wanted, arguments, strict=False):
+        dtype, needed = dtypes.get(argument), TENSORS.get(parameter.type)
+        made = inputs.get(argument)
+        value = made.value if made else None
+        what = f"{argument} of {function}"
+        if dtype and not parameter.is_pointer and parameter.type in NUMBERS:
+            raise UsageError(
+                f"{what} is a tensor, and its parameter is {parameter.text}",
+                hint=f"its parameters are {', '.join(one.text for one in wanted)}",
+            )
+        if dtype and needed and dtype != needed and dtype in TENSORS.values():
+            raise UsageError(
+                f"{what} is {dtype}, and its parameter {parameter.text} reads {needed}",
+                hint=f"dtype={needed} in --input or --output",
+            )
+        if value is not None and parameter.is_pointer:
+            raise UsageError(
+                f"{what} is a number, and its parameter is {parameter.text}",
+                hint=f"its parameters are {', '.join(one.text for one in wanted)}",
+            )
+        if isinstance(value, int) and not parameter.is_pointer:
+            _, lowest, most = NUMBERS.get(parameter.type, ("", 0, 0))
+            if most and not lowest <= value <= most:
+                raise UsageError(
+                    f"{what} is {value}, and {parameter.text} holds {lowest} to {most}",
+                    hint="take a smaller number, or a wider type in the kernel",
+                )
+
+
+def as_options(function: str, wanted: Sequence[CParameter], launch: str) -> str:
+    """An example of the options that a function of these parameters needs."""
+    first = next((one.name for one in wanted if one.is_pointer), "")
+    parts = [f"--launch '{launch}'"] if launch else []
+    for one in wanted:
+        dtype = TENSORS.get(one.type, "float32")
+        number = "1.0" if one.type in ("float", "double") else "1048576"
+        if one.is_pointer and not one.is_read_only and launch:
+            shape = f"empty_like({first})" if first != one.name else "empty(1048576)"
+            parts.append(f"--output '{one.name}={shape}'")
+        elif one.is_pointer:
+            maker = {"int32": "randint(0,100,(1048576,),dtype=int32)", "float32": "randn(1048576)"}
+            made = maker.get(dtype, f"randn(1048576,dtype={dtype})")
+            parts.append(f"--input '{one.name}={made}'")
+        else:
+            parts.append(f"--input {one.name}={number}")
+    return " ".join([*parts, "--vs FILE.py:FUNCTION"])
