@@ -191,20 +191,6 @@ def worktrees(made: Repository) -> int:
     return made.git("worktree", "list").count("\n") + 1
 
 
-@pytest.mark.parametrize("subject", ["", "a\x0cb", "a\u2028b", "a\x1cb \x85", "größe"])
-def test_a_range_is_read_whatever_its_subjects_say(made: Repository, subject: str) -> None:
-    shas = [made.git("rev-parse", "HEAD")]
-    for word in (subject, "plain", subject):
-        file = made.workspace / KERNEL_FILE
-        file.write_text(file.read_text() + "// more\n")
-        made.git("commit", "--all", "--quiet", "--allow-empty-message", "-m", word)
-        shas.append(made.git("rev-parse", "HEAD"))
-    found = repository_of(find_workspace(made.workspace))
-    touching = found.touching([found.inside / KERNEL_FILE])
-    assert [one.sha for one in touching] == shas[::-1]
-    assert touching[1].subject == "plain"
-
-
 def test_a_hook_of_git_can_run_it(made: Repository) -> None:
     """Git gives its hooks an index and a repository that are not those of a worktree."""
     made.edit(KERNEL_FILE, "extern", "// one\nextern")

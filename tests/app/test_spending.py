@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
-from git_repository import repository
 from remote_gpus import card, install
 from standin import measured_by
 from workbench.app.executor import Local, Reporter
@@ -25,7 +24,7 @@ from workbench.run import gpu
 from workbench.run.gpu import Gpu, locked
 from workbench.run.measurement import MeasuredPlan
 from workbench.study.config import Budget
-from workspaces import GOOD, copy_of_fixture, make
+from workspaces import GOOD, make
 
 H200 = "NVIDIA H200"
 
@@ -187,23 +186,6 @@ def test_reading_costs_nothing(tmp_path: Path, capsys: Capsys) -> None:
 def test_a_budget_that_is_none(tmp_path: Path, capsys: Capsys, line: str) -> None:
     root = make(tmp_path, {"baseline": GOOD}, config=f"[budget]\n{line}\n")
     assert "budget.max" in error_of(capsys, "status", project=root)
-
-
-# ---- what is changed since the evidence ----------------------------------------------------
-def test_list_names_the_files_changed_since_the_evidence(tmp_path: Path, capsys: Capsys) -> None:
-    root = copy_of_fixture(tmp_path)
-    project = ["--project", str(root)]
-    repository(root)
-    assert "changed since" not in text_of(capsys, "list", *project)
-    kernel = root / "kernels" / "attention" / "fix11.cu"
-    kernel.write_text(kernel.read_text() + "\n// one more line\n")
-    said = text_of(capsys, "list", *project)
-    assert "fix11: changed since its evidence: fix11.cu" in said
-    assert "fix1: changed" not in said
-    (study,) = json_of(capsys, "list", "--study", "attention", *project)["studies"]
-    changed = {each["variant"]: each["changed"] for each in study["variants"]}
-    assert changed.pop("fix11") == ["fix11.cu"]
-    assert not any(changed.get(name) for name in ("fix1", "fix2", "baseline"))
 
 
 # ---- the lock

@@ -21,7 +21,6 @@ import workspaces
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.cli import main as cli
 from workbench.cli import streams
-from workbench.cli.completion import completing, shapes, variants
 from workbench.cli.main import VERBS, main
 from workbench.render.as_json import VERSION
 from workbench.run import machine
@@ -371,46 +370,6 @@ def test_the_help_says_every_verb_whole(monkeypatch: Patch, capsys: Capsys) -> N
     assert [line.split()[0] for line in listed] == list(VERBS)
     assert all(line.endswith((".", "?")) and not line.endswith("...") for line in listed)
     assert "`workbench try FILE`" in shown
-
-
-# ---- completion
-@pytest.mark.parametrize(
-    ("typed", "wanted", "unwanted"),
-    [
-        ("show fix1", {"fix1", "fix16"}, {"fix2", "sdpa"}),
-        ("diff fix6 sd", {"sdpa"}, {"fix6"}),
-        ("ablate --study ", {"attention", "softmax"}, {"attention.toml"}),
-        ("ablate --study transpose ", {"tiled", "copy"}, {"fix1"}),
-        ("advise fix30 --shape b4h16s20", {"b4h16s2048d64"}, {"b2h8s512d64"}),
-        ("show fix1 --gpu ", {"nvidia-h200"}, {"tables"}),
-        ("init --template ", {"cuda", "triton", "torch"}, {"common", "agents"}),
-        ("list --study x", set(), {"attention"}),
-    ],
-)
-def test_tab_completes_what_a_verb_takes(
-    typed: str, wanted: set[str], unwanted: set[str], monkeypatch: Patch, capsys: Capsys
-) -> None:
-    monkeypatch.chdir(ROOT)
-    words = f"workbench {typed}".split(" ")
-    monkeypatch.setenv("_WORKBENCH_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", " ".join(words))
-    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
-    assert main([]) == 0
-    shown = set(capsys.readouterr().out.split())
-    assert wanted <= shown
-    assert not unwanted & shown
-
-
-def test_tab_runs_nothing_of_the_study(tmp_path: Path, monkeypatch: Patch) -> None:
-    made = workspaces.make(tmp_path / "ws", {"baseline": workspaces.GOOD})
-    path = made / "kernels/scale/study.py"
-    path.write_text(f"{path.read_text()}\nraise SystemExit('run')\n")
-    monkeypatch.chdir(made)
-    context = SimpleNamespace(params={})
-    assert "baseline" in completing(variants)(context, [], "")
-    assert completing(shapes)(context, [], "")
-    path.write_text("shapes = {")
-    assert completing(shapes)(context, [], "") == []
 
 
 def test_help_names_no_type_of_python_and_has_an_example(capsys: Capsys) -> None:

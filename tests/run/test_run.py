@@ -93,10 +93,10 @@ def test_a_spill_is_reported_as_a_warning_and_in_bytes(tmp_path: Path, capsys: C
 
 @pytest.mark.slow
 def test_the_flagship_compiles_without_a_warning_or_a_spill(capsys: Capsys) -> None:
-    """The kernels that its last step takes; of all others that is on record, as their gate."""
+    """The first kernel that its last step takes; all builds are on record, as their gate."""
     chosen = find_workspace(ROOT).study("attention").ladder.steps[-1].chooses
     assert len(chosen) > 5
-    code, built, _ = build(ROOT, capsys, *chosen)
+    code, built, _ = build(ROOT, capsys, chosen[0])
     assert code == 0
     for found in built.values():
         assert found["warnings"] == []

@@ -1,21 +1,17 @@
-"""The variants of a study, what is recorded of each, and which files changed since."""
+"""The variants of a study, and what is recorded of each."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
-from workbench.errors import WorkbenchError
 from workbench.evidence.journal import passed_over
 from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.load import load
-from workbench.study.files import is_there, listed
+from workbench.study.files import listed
 from workbench.study.model import Study
-from workbench.study.sources import source_files
 from workbench.study.workspace import Workspace
 from workbench.words import Status
 
@@ -38,14 +34,13 @@ class EvidenceState:
 
 @dataclass(frozen=True)
 class Listed:
-    """A variant as ``list`` shows it; ``changed`` are files that are newer than its evidence."""
+    """A variant as ``list`` shows it."""
 
     variant: str
     parent: str | None
     key_change: str
     reference: bool
     evidence: tuple[EvidenceState, ...]
-    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,39 +99,12 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
     return states
 
 
-def changed_files(
-    workspace: Workspace, study: Study, states: Mapping[str, Sequence[EvidenceState]]
-) -> dict[str, list[str]]:
-    """Stale variant to its sources that are others than in the commit that last touched its
-    evidence; none of what git does not tell.
-    """
-    stale = [n for n, es in states.items() if any(r.state == Status.STALE for r in es)]
-    if not stale or workspace.packaged:
-        return {}
-    from workbench.run.repository import repository_of
-
-    changes = {}
-    with suppress(WorkbenchError):
-        repository, others = repository_of(workspace), dict[str, set[Path]]()
-        every = folders(workspace, study.name)
-        for name in stale:
-            files = [path for folder in every if is_there(path := folder.variant(name))]
-            for commit in repository.touching(files, most=1) if files else []:
-                if commit.sha not in others:
-                    others[commit.sha] = set(repository.changed_since(commit, [study.folder]))
-                sources = [*source_files(study, study.variants[name]), study.folder / "study.py"]
-                if changed := [p.name for p in sources if p.resolve() in others[commit.sha]]:
-                    changes[name] = changed
-    return changes
-
-
 def listed_studies(workspace: Workspace, studies: Sequence[Study]) -> ListedStudies:
     return ListedStudies([listed_study(workspace, study) for study in studies])
 
 
 def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
     states = on_record(workspace, study)
-    changed = changed_files(workspace, study, states)
     parts = []
     for name, evidence in states.items():
         variant, step = study.variants[name], study.ladder.step(name)
@@ -147,7 +115,6 @@ def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
                 key_change=step.key_change if step else variant.title,
                 reference=variant.is_reference,
                 evidence=tuple(evidence),
-                changed=tuple(changed.get(name, ())),
             )
         )
     title, shapes = study.ladder.title, tuple(study.shapes)

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from workbench.cli.completion import completing, gpus, shapes, studies, templates, variants
-
 if TYPE_CHECKING:
     from workbench.app.target import Target
 
@@ -29,7 +27,6 @@ Shapes = Annotated[
         "--shape",
         help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.",
         metavar="SHAPE",
-        autocompletion=completing(shapes),
     ),
 ]
 Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.", metavar="ARCH")]
@@ -39,7 +36,6 @@ ShapeName = Annotated[
         "--shape",
         help="Shape; default: from study.py.",
         metavar="SHAPE",
-        autocompletion=completing(shapes),
     ),
 ]
 GpuName = Annotated[
@@ -48,7 +44,6 @@ GpuName = Annotated[
         "--gpu",
         help="GPU of the evidence; default: this machine's, or newest.",
         metavar="NAME",
-        autocompletion=completing(gpus),
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
@@ -61,17 +56,14 @@ On = Annotated[
 Kernel = Annotated[
     str | None, Option("--kernel", help="For .ncu-rep files: kernels of this name.", metavar="NAME")
 ]
-OfVariants = completing(variants)
-Variant = Annotated[
-    str, Argument(metavar="VARIANT", help="Variant of the study.", autocompletion=OfVariants)
-]
+Variant = Annotated[str, Argument(metavar="VARIANT", help="Variant of the study.")]
 Fixes = Annotated[
     list[str] | None,
-    Argument(metavar="FIX", help="Last steps; default: all.", autocompletion=OfVariants),
+    Argument(metavar="FIX", help="Last steps; default: all."),
 ]
 Variants = Annotated[
     list[str] | None,
-    Argument(metavar="VARIANT", help="Default: all.", autocompletion=OfVariants),
+    Argument(metavar="VARIANT", help="Default: all."),
 ]
 
 
@@ -131,7 +123,6 @@ class OfStudy:
         "--study",
         "Study; default: from workbench.toml.",
         "STUDY",
-        autocompletion=completing(studies),
     )
 
 
@@ -219,7 +210,6 @@ class InitOptions(Answered):
         "Template: cuda, triton or torch.",
         "NAME",
         default="cuda",
-        autocompletion=completing(templates),
     )
     agents: bool = flag("--agents", "Add AGENTS.md and a skill; also to a workspace that exists.")
 
@@ -234,9 +224,7 @@ class NewOptions(Answered, OfStudy):
     """
 
     name: str = argument("NAME", "Name of the new step.")
-    parent: str = option(
-        "--from", "Step to copy.", "VARIANT", default=MISSING, autocompletion=OfVariants
-    )
+    parent: str = option("--from", "Step to copy.", "VARIANT", default=MISSING)
     change: str | None = option("--change", "The one change, in one line.", "TEXT")
     predict: list[str] | None = option(
         "--predict", "FIGURE=LOW..HIGH, as a factor of the parent; repeatable.", "PREDICTION"
@@ -284,9 +272,7 @@ class ProfileOptions(Briefed, Measured):
     Example: workbench profile -- python train.py --steps 3
     """
 
-    variants: list[str] = argument(
-        "VARIANT | -- PROGRAM", "Variants, or a program.", autocompletion=OfVariants
-    )
+    variants: list[str] = argument("VARIANT | -- PROGRAM", "Variants, or a program.")
     shape: ShapeName = None
     fresh: Fresh = False
     csv: Csv = False
@@ -324,9 +310,7 @@ class SweepOptions(Briefed, Measured):
     Example: workbench sweep 'fix2[warps=4|12]'
     """
 
-    variants: list[str] = argument(
-        "VARIANT[a=1|2,b=4..16*2]", "Variants, with values.", autocompletion=OfVariants
-    )
+    variants: list[str] = argument("VARIANT[a=1|2,b=4..16*2]", "Variants, with values.")
     shape: Shapes = None
     fresh: Fresh = False
     csv: Csv = False
@@ -359,9 +343,7 @@ class ShowOptions(Briefed, Recorded):
     Example: workbench show fix7 --source --top 5
     """
 
-    name: str = argument(
-        "VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.", autocompletion=OfVariants
-    )
+    name: str = argument("VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.")
     metric: str | None = option("--metric", "Print any ncu metric of the capture.", "METRIC")
     source: bool = flag("--source", "Print the source with the stalls of each line.")
     top: int | None = option("--top", "With --source: only the N hottest lines.", "N", min=1)
@@ -381,10 +363,8 @@ class DiffOptions(Briefed, Recorded):
     Example: workbench diff fix6 fix7 --source
     """
 
-    before: str = argument(
-        "A", "Variant, .ncu-rep or .cubin file before.", autocompletion=OfVariants
-    )
-    after: str = argument("B", "Variant, .ncu-rep or .cubin file after.", autocompletion=OfVariants)
+    before: str = argument("A", "Variant, .ncu-rep or .cubin file before.")
+    after: str = argument("B", "Variant, .ncu-rep or .cubin file after.")
     source: bool = flag("--source", "Print the source diff with the cost of each line.")
     sass: bool = flag("--sass", "Print the machine code diff with stalls.")
     kernel: Kernel = None
@@ -399,7 +379,7 @@ class AdviseOptions(Briefed, Recorded):
     Example: workbench advise fix7
     """
 
-    name: str = argument("VARIANT|REPORT", "Variant or report.", autocompletion=OfVariants)
+    name: str = argument("VARIANT|REPORT", "Variant or report.")
     kernel: Kernel = None
 
 
@@ -423,9 +403,7 @@ class GateOptions(Briefed):
     )
     junit: Path | None = option("--junit", "Also write JUnit XML.", "FILE")
     project: Project = None
-    study: str | None = option(
-        "--study", "Only this study; default: all.", "STUDY", autocompletion=completing(studies)
-    )
+    study: str | None = option("--study", "Only this study; default: all.", "STUDY")
     shape: ShapeName = None
     on: On = None
 
@@ -452,7 +430,7 @@ class ShipOptions(OfStudy):
     Example: workbench ship chosen --study softmax --as my-softmax
     """
 
-    variant: str = argument("VARIANT", "A kept step.", autocompletion=OfVariants)
+    variant: str = argument("VARIANT", "A kept step.")
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
     arch: list[str] | None = option("--arch", "GPU architecture of the cubins; repeatable.", "ARCH")

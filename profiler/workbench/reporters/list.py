@@ -121,18 +121,13 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     known = f"shapes: {default} (default){', ' * bool(others)}{text}"
     rows = variants if wide else _of_modules(variants)
     shown = table("variants", fields, rows, key=lambda v: v.variant)
-    changed = [
-        paragraph(f"{v.variant}: changed since its evidence: {', '.join(v.changed)}")
-        for v in variants
-        if v.changed
-    ]
     damaged = [
         paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
         for v in variants
         for each in v.evidence
         if each.why
     ]
-    blocks: tuple[Block, ...] = (paragraph(known), shown, *changed, *damaged)
+    blocks: tuple[Block, ...] = (paragraph(known), shown, *damaged)
     return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
 
 

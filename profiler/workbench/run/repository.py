@@ -115,18 +115,6 @@ class Repository:
                         raise
         return [self.commit(sha) for sha in first_bad]
 
-    def touching(self, paths: Sequence[Path], *, most: int = -1) -> list[Commit]:
-        """List commits that changed one of these, along first parents, newest first."""
-        options = ("--first-parent", "--format=%H%x00%s", f"--max-count={most}")
-        text = self.git("log", *options, "--", *map(str, paths))
-        lines = [line.partition("\0") for line in text.split("\n")[:-1]]
-        return [Commit(sha, sha[:10], subject) for sha, _, subject in lines]
-
-    def changed_since(self, commit: Commit, paths: Sequence[Path]) -> list[Path]:
-        """List the files that differ from the commit now."""
-        parts = self.git("diff", "--name-only", "-z", commit.sha, "--", *map(str, paths))
-        return [self.top / name for name in parts.split("\0") if name]
-
     @property
     def is_dirty(self) -> bool:
         return bool(self.git("status", "--porcelain", "--", str(self.inside)).strip())
