@@ -412,22 +412,6 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
     assert main(command) == 0
 
 
-def test_doctor_looks_at_the_target(one: Cards, capsys: Capsys, monkeypatch: Patch) -> None:
-    doctor, known = Remote.doctor, list[Any]()
-
-    def once(remote: Remote) -> Any:
-        known.extend([] if known else [doctor(remote)])
-        return known[0]
-
-    monkeypatch.setattr(Remote, "doctor", once)
-    assert main(["doctor", "--on", HOST, "--json"]) in (0, 3)
-    told = json.loads(capsys.readouterr().out)
-    rows = {row["name"]: row["found"] for row in told["rows"]}
-    assert rows["GPU"] == "NVIDIA H200, compute capability 9.0"
-    assert main(["doctor", "--on", HOST]) in (0, 3)
-    assert told["host"] in capsys.readouterr().out
-
-
 # ---- names of targets --------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "name", ["-oProxyCommand=x", "a;b", "", "a b", "gpu1:$(x)", "gpu1:a b", "gpu1:/x;y"]

@@ -124,7 +124,9 @@ def test_what_is_killed_here_ends_there(host: Host, standin: Path, tmp_path: Pat
 
 def test_doctor_looks_at_the_host(host: Host, capsys: Capsys) -> None:
     assert main(["doctor", "--on", host.on, "--json"]) in (0, 3)
-    rows = {row["name"]: row["found"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    told = json.loads(capsys.readouterr().out)
+    assert told["host"]
+    rows = {row["name"]: row["found"] for row in told["rows"]}
     assert rows["GPU"] == "NVIDIA H200, compute capability 9.0"
 
 

@@ -134,7 +134,7 @@ def test_no_gpu_is_told_to_a_torch_without_cuda(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD, True), (PATCH, True)])
+@pytest.mark.parametrize(("does", "alone"), [("", False), (THREAD + PATCH, True)])
 def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bool) -> None:
     """With a package that starts a thread, sessions import for themselves: the thread would be
     missing in them, and what it holds be held for ever. So with one that changes torch, which they

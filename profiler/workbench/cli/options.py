@@ -264,7 +264,7 @@ class CheckOptions(Briefed, Measured):
 
 @dataclass(frozen=True)
 class ProfileOptions(Briefed, Measured):
-    """Build, check, time and profile variants, or profile any program.
+    """Profile variants, or any program: where does the time go?
 
     A program stands after --. It runs twice: first its kernels are listed by time, then those with
     the most time are profiled with all counters. The report is kept as PROGRAM.ncu-rep.
@@ -374,7 +374,7 @@ class DiffOptions(Briefed, Recorded):
 
 @dataclass(frozen=True)
 class AdviseOptions(Briefed, Recorded):
-    """Print what limits a variant, or the kernels of a report, and what to change next.
+    """Print what limits a variant or a kernel, and what to try next.
 
     Example: workbench advise fix7
     """
