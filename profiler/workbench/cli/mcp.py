@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import __version__
@@ -42,8 +41,16 @@ INSTRUCTIONS = """Measure GPU kernels: correctness against float64, time with an
 Compute profile, verdict. Change one thing a step. Call `doctor`, then `try` for a file that exists,
 or `list` and the loop `advise`, `new`, `step` in a workspace. Answers are JSON of at most 4 KB, of
 show 8; `next_command` says how to go on."""
+TEXTS = {  # of arguments, where the help of the option would mislead, or is long
+    "study": "Default: of workbench.toml.",
+    "shape": "Default: of study.py.",
+    "fixes": "The step.",
+    "quick": "Stop at the first verdict, of 3 sessions.",
+}
+OUTPUT = {"type": "object", "required": ["schema_version", "exit_code"]}  # more: workbench://schema
 MOST_ARGUMENT = 1 << 17  # bytes: Linux takes no longer one
 ANSWERS = (0, 1, 5)  # exit codes of an answer: yes, no, cannot tell
+ADDRESS = "workbench://"  # of resources
 Data = dict[str, object]
 Say = Callable[[str], Awaitable[None]]
 Answer = Callable[[Sequence[str], Say], Awaitable[tuple[Data, int]]]
@@ -154,7 +161,7 @@ def parameters(tool: Tool) -> dict[str, Parameter]:
         called, of_typer = tool.called.get(name, name), known[name]
         several = of_typer.nargs == -1 or getattr(of_typer, "multiple", False)
         made[called] = Parameter(
-            of_typer.help,
+            TEXTS.get(name, of_typer.help),
             "" if of_typer.param_type_name == "argument" else of_typer.opts[0],
             getattr(of_typer, "is_flag", False),
             several and called == name,
@@ -167,11 +174,11 @@ def parameters(tool: Tool) -> dict[str, Parameter]:
 def schema(tool: Tool) -> dict[str, object]:
     """JSON Schema of a tool's arguments."""
     known = parameters(tool)
+    required = [name for name, each in known.items() if each.is_required]
     return {
         "type": "object",
         "properties": {name: each.schema for name, each in known.items()},
-        "required": [name for name, each in known.items() if each.is_required],
-        "additionalProperties": False,
+        **({"required": required} if required else {}),
     }
 
 
@@ -268,19 +275,31 @@ async def call(
     )
 
 
-def resources() -> dict[str, Path]:
-    """The skill, and the report of each study of the workspace, by their addresses."""
+def resources() -> dict[str, Callable[[], str]]:
+    """The skill, the report of each study of the workspace, and the schema of each tool's answer by
+    its address.
+    """
     from workbench.app.new import AGENTS_FOLDER, starters
+    from workbench.reporters.schema import lines
     from workbench.study.workspace import find_workspace
 
     skill = starters() / AGENTS_FOLDER
-    known = {"workbench://skill": skill / "SKILL.md"}
-    known["workbench://reference"] = skill / "reference.md"
+    files = {"skill": skill / "SKILL.md", "reference": skill / "reference.md"}
     with suppress(UsageError):
         reports = find_workspace(None).root / "reports"
         for path in sorted(reports.glob("*/OPTIMIZATION_REPORT.md")):
-            known[f"workbench://report/{path.parent.name}"] = path
+            files[f"report/{path.parent.name}"] = path
+    known: dict[str, Callable[[], str]] = {
+        f"{ADDRESS}{name}": partial(path.read_text, encoding="utf-8")
+        for name, path in files.items()
+    }
+    for name, tool in TOOLS.items():
+        known[f"{ADDRESS}schema/{name}"] = partial(lambda verb: lines(verb)[0], tool.verb)
     return known
+
+
+def kind_of(uri: str) -> str:
+    return "application/schema+json" if uri.startswith(f"{ADDRESS}schema/") else "text/markdown"
 
 
 def server(answered: Answer) -> Server[Any]:
@@ -294,7 +313,7 @@ def server(answered: Answer) -> Server[Any]:
             name=name,
             description=tool.about,
             input_schema=schema(tool),
-            output_schema={"type": "object"},
+            output_schema=OUTPUT,
             annotations=reads if tool.only_reads else writes,
         )
         for name, tool in TOOLS.items()
@@ -305,7 +324,7 @@ def server(answered: Answer) -> Server[Any]:
 
     async def list_resources(*_: object) -> types.ListResourcesResult:
         listed = [
-            types.Resource(uri=uri, name=uri.partition("://")[2], mime_type="text/markdown")
+            types.Resource(uri=uri, name=uri.removeprefix(ADDRESS), mime_type=kind_of(uri))
             for uri in resources()
         ]
         return types.ListResourcesResult(resources=listed)
@@ -316,8 +335,8 @@ def server(answered: Answer) -> Server[Any]:
         known = resources()
         if request.uri not in known:
             raise unknown("resource", request.uri, known)
-        text = known[request.uri].read_text(encoding="utf-8")
-        content = types.TextResourceContents(uri=request.uri, text=text, mime_type="text/markdown")
+        text, kind = known[request.uri](), kind_of(request.uri)
+        content = types.TextResourceContents(uri=request.uri, text=text, mime_type=kind)
         return types.ReadResourceResult(contents=[content])
 
     return Server(
