@@ -41,7 +41,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
 from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS
 from workbench.render import answers as advice_json
-from workbench.render import as_json, markdown
+from workbench.render import as_json, brief, markdown
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
 from workbench.study.model import Work
@@ -63,11 +63,11 @@ def given(kernel: Kernel, work: Work | None = STREAM, launches: int = 1) -> tupl
 
 LARGE = dataclasses.replace(STREAM, bytes=160e6)
 LIMITS: list[tuple[Kernel, Work | None, str]] = [
-    (Kernel(SPREAD, busiest=0.6, microseconds=3.0), STREAM, "launch/early"),
+    (Kernel(SPREAD, busiest=0.4, microseconds=3.0), STREAM, "launch/early"),
     (Kernel(SPREAD, blocks=40, waves=0.1, balance=0.3, warps=8.0), STREAM, "grid/split"),
     (Kernel(SPREAD, blocks=140, waves=1.06, balance=0.55), STREAM, "tail/tail"),
     (Kernel(SPREAD, balance=0.6), STREAM, "imbalance/balance"),
-    (Kernel(GLOBAL, dram=0.92), Work(1e6, 0.92 * 4e8, "float16"), "memory.dram/fuse"),
+    (Kernel(GLOBAL, dram=0.98), Work(1e6, 0.98 * 4e8, "float16"), "memory.dram/fuse"),
     (Kernel(GLOBAL, dram=0.92), STREAM, "memory.dram/reuse"),
     (Kernel(GLOBAL, l2=0.85, shared_kb=1.0, sectors=4.0), STREAM, "memory.l2/tile-shared"),
     (Kernel(GLOBAL, l2=0.85), STREAM, "memory.l2/reuse"),
@@ -208,10 +208,10 @@ def test_where_the_study_says_no_work_the_executed_operations_speak() -> None:
     [
         ("attention", "baseline", ["tile-shared", "split", "reuse"]),
         ("attention", "fix1", ["split", "tensor", "overlap"]),
-        ("softmax", "baseline", ["reuse", "overlap", "less-work"]),
-        ("softmax", "fused", ["fuse", "overlap", "less-work"]),
+        ("softmax", "baseline", ["reuse", "overlap", "barriers"]),
+        ("softmax", "fused", ["overlap", "warps", "registers"]),
         ("transpose", "baseline", ["coalesce", "vector"]),
-        ("transpose", "copy", ["fuse", "narrow", "overlap"]),
+        ("transpose", "copy", ["narrow", "overlap", "vector"]),
     ],
 )
 def test_a_kernel_that_somebody_brings(study: str, variant: str, first: list[str]) -> None:
@@ -224,7 +224,8 @@ def test_a_kernel_that_somebody_brings(study: str, variant: str, first: list[str
 
 
 def test_at_the_bandwidth_the_room_that_is_left_is_told_first() -> None:
-    found = given(Kernel(GLOBAL, dram=0.8), Work(1e6, 0.8 * 4e8, "float32"))
+    kernel = capture(Kernel(GLOBAL, dram=0.8))
+    found = not_none(advise(subject(kernel, work=Work(1e6, 0.8 * 4e8, "float32"))))
     text = markdown.blocks(told(found))
     assert (
         "DRAM is at 80.0 % of the theoretical bandwidth: what moves as many bytes gains 1.25x"
@@ -233,6 +234,34 @@ def test_at_the_bandwidth_the_room_that_is_left_is_told_first() -> None:
     assert text.index("DRAM is at") < text.index("1. **")
     again = given(Kernel(GLOBAL, dram=0.8), Work(1e6, 0.4 * 4e8, "float32"))
     assert "DRAM is at" not in markdown.blocks(told(again))
+
+
+@pytest.mark.parametrize(("study", "variant"), [("attention", "fix7"), ("moe", "bulk")])
+def test_warps_that_compute_and_fetch_are_specialised(study: str, variant: str) -> None:
+    """As the next step of the ladder does."""
+    target = find_target(Local(), ROOT, study, None)
+    known = subject(current_capture(target, variant)[2], work=target.study.work(target.shape))
+    assert Change.SPECIALISE in [one.change for one in not_none(to_try(advise(known)))]
+    done = dataclasses.replace(known, specialised=True)
+    assert Change.SPECIALISE not in [one.change for one in not_none(advise(done))]
+    assert Change.BULK_COPY not in [one.change for one in not_none(advise(known))]
+
+
+def test_what_only_the_caller_can_do_is_last_and_no_next_command() -> None:
+    stream = Work(1e6, 0.98 * 4e8, "float16")
+    (fuse,) = not_none(advise(subject(capture(Kernel(GLOBAL, dram=0.98)), work=stream)))
+    assert fuse.is_callers
+    ladder = recorded_ladder()
+    told = brief.step(ladder, dataclasses.replace(ladder.rows[0], advice=(fuse,)))
+    assert told["stop"] is True
+    assert "only its caller can fuse it" in str(told["why_stop"])
+
+
+def test_narrow_accesses_reach_the_rest_of_the_bandwidth() -> None:
+    work = Work(1e6, 0.84 * 4e8, "float16")
+    narrow = given(Kernel({"drain": 1.0}, dram=0.84, sectors=2.0), work)[0]
+    assert narrow.change == Change.VECTOR
+    assert "16 % of DRAM's bandwidth is left" in sentence(narrow.why)
 
 
 def test_a_limit_is_told_once() -> None:
@@ -380,7 +409,7 @@ def test_the_record_counts_tried_and_kept_by_kind() -> None:
 
 
 def test_what_was_never_kept_here_does_not_lead() -> None:
-    advice = given(Kernel(SPREAD, busiest=0.6, microseconds=3.0))
+    advice = given(Kernel(SPREAD, busiest=0.4, microseconds=3.0))
     assert advice[0].change == Change.EARLY
     poor = AdviceRecord(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
     ranked = not_none(to_try(advice, poor))

@@ -79,7 +79,8 @@ class AdvisedKernel:
 
     ``lines`` has a counter's value by source line. ``paths`` has the tensor FLOPs by instruction,
     ``tensor_peaks`` what each could do, in FLOP/s; ``executed`` are the FLOPs of all launches,
-    ``sectors`` those of their global accesses.
+    ``sectors`` those of their global accesses. ``specialised``: warps trade registers, as where
+    some only fetch.
     """
 
     figures: Mapping[str, Figure]
@@ -94,6 +95,7 @@ class AdvisedKernel:
     tensor_peaks: Mapping[str, float] = field(default_factory=dict)
     executed: float | None = None
     sectors: float | None = None
+    specialised: bool = False
     calls: Mapping[Place, Place] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
@@ -142,6 +144,11 @@ class AdvisedKernel:
         """Whether its blocks have shared memory of their own; None where not collected."""
         kilobytes = self.value("shared_memory")
         return kilobytes > DRIVER_KB if kilobytes is not None else None
+
+    @property
+    def is_bulk_fed(self) -> bool:
+        """Whether most of what it reads comes by bulk copies."""
+        return (self.value("bulk_read") or 0.0) > (self.value("global_read") or 0.0)
 
     @property
     def path(self) -> str:
@@ -205,6 +212,7 @@ def subject(
         tensor_peaks=tops,
         executed=None if counted is None else added(counted.values()),
         sectors=capture.global_sectors,
+        specialised=capture.has_opcode("USETMAXREG"),
         calls=capture.calls,
     )
 
@@ -221,6 +229,7 @@ def _by_line(lines: ColumnTable) -> dict[str, dict[Place, float]]:
 MENTIONED = 0.05  # of the samples of several stall reasons: one below it is not named
 LEAST = 0.03  # of the duration: less is not worth a step, see the gate
 NAMED, ONE_WAY = 1.0, 0.5  # the evidence names the cause; it leaves several ways open
+CALLERS = 0.05  # nothing in the kernel can be changed for it: last, where there is anything else
 
 
 @dataclass(frozen=True)
@@ -394,8 +403,10 @@ def _turns(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     slots = subject.busy.get(ISSUE, 0.0)
-    if subject.budget is None or slots < HEAVY or _is_stream(subject):
+    if subject.budget is None or slots < HEAVY:
         return
+    if slots < BOUND and DRAM in subject.used and subject.used[DRAM].share >= BOUND:
+        return  # its bytes are the limit, or nearer to it
     share = subject.budget.issuing
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")
     limit = Limit(Stage.ISSUE, "", share, metric, value or share, "inst/cycle", ("instructions",))
@@ -427,13 +438,13 @@ def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Candidate]:
     metric, unit = f"1 - {TIME_METRICS['busiest']}", "% of the duration"
     limit = Limit(Stage.LAUNCH, "", share, metric, 100 * share, unit)
     message = f"no SM works at its start and end, {percent(share)} of the duration"
-    message += "" if subject.launches > 1 else "; only its caller can fuse it"
     why = finding("advice.head_and_tail", message, share=share)
     if subject.launches > 1:
         yield Candidate(limit, Change.FUSE, share, NAMED, why)
     else:
-        yield Candidate(limit, Change.EARLY, share, ONE_WAY, why)
-        yield Candidate(limit, Change.FUSE, share, ONE_WAY / 2, why)
+        yield Candidate(limit, Change.EARLY, share, ONE_WAY / 2, why)
+        why = finding(why.code, f"{message}; only its caller can fuse it", share=share)
+        yield Candidate(limit, Change.FUSE, share, CALLERS, why)
 
 
 def _imbalance(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
@@ -495,6 +506,8 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
     measured = "measured" if subject.used[level].measured else "theoretical"
     unit = f"% of the {measured} bandwidth"
     counters = ("long_scoreboard", "lg_throttle")
+    if subject.is_bulk_fed:
+        counters = ()  # its line would be that of a wait, which shows no access
     limit = Limit(Stage.MEMORY, level, share, METRICS[level], 100 * share, unit, counters)
     excess = subject.excess(level)
     again = excess is not None and excess >= TWICE
@@ -505,10 +518,14 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
     else:
         saved, why = share * HALF, finding("advice.half_the_bytes", "at most half of the bytes")
     if level == DRAM and not again:
-        message = "only its caller can fuse it, and save at most half of the bytes"
-        whole = finding("advice.stays_on_gpu", message)
-        sure = ONE_WAY / 2 if _is_stream(subject) else ONE_WAY
+        # Its launches could keep bytes from DRAM, unless these are those of the work alone.
+        is_own = subject.launches > 1 and excess is None
+        who = "its launches, fused," if is_own else "only its caller can fuse it, and"
+        whole = finding("advice.stays_on_gpu", f"{who} save at most half of the bytes")
+        sure = ONE_WAY if is_own else CALLERS
         yield Candidate(limit, Change.FUSE, saved, sure, whole, REFETCHED)
+        if _is_stream(subject):
+            yield from _last_of_a_stream(subject, limit)
         if subject.work and subject.work.dtype in WIDE:
             yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
         return
@@ -517,6 +534,14 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
         yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why, REFETCHED)
     sure = NAMED if again and not bare else ONE_WAY
     yield Candidate(limit, Change.REUSE, saved, sure, why, REFETCHED)
+
+
+def _last_of_a_stream(subject: AdvisedKernel, limit: Limit) -> Iterator[Candidate]:
+    """Wide accesses reach what is left of DRAM's bandwidth, where they are not wide already."""
+    if (subject.value("sectors_per_request") or math.inf) <= NARROW_LOADS:
+        left = 1 - limit.share
+        why = finding("advice.rest_of_bandwidth", f"{percent(left)} of DRAM's bandwidth is left")
+        yield Candidate(limit, Change.VECTOR, left, NAMED, why, frozenset((DRAM,)))
 
 
 def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
@@ -661,6 +686,13 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
     requests = subject.value("global_load_requests")
     if requests is None or subject.has_shared is None:
         return
+    if subject.is_bulk_fed:
+        sure = ONE_WAY / 2 if subject.specialised else ONE_WAY
+        if not subject.specialised:
+            by_tensor = NAMED if subject.path == WGMMA else ONE_WAY
+            yield Candidate(limit, Change.SPECIALISE, saved, by_tensor, why)
+        yield Candidate(limit, Change.OVERLAP, saved, sure, why)
+        return
     by_threads = requests >= COPIES
     narrow = (subject.value("sectors_per_request") or 0.0) <= NARROW_LOADS
     if by_threads and subject.has_shared:
@@ -697,14 +729,16 @@ def _shared(subject: AdvisedKernel) -> Iterator[Candidate]:
 def _barriers(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = waiting(subject, "barrier", "membar")
     why = _waits(limit)
-    yield Candidate(limit, Change.BARRIERS, limit.share, NAMED, why)
-    if subject.has_shared:
-        yield Candidate(limit, Change.SPECIALISE, limit.share, ONE_WAY, why)
+    # A block that computes and fills a ring of bulk copies meets at a barrier for each tile.
+    by_all = subject.is_bulk_fed and not subject.specialised
+    yield Candidate(limit, Change.BARRIERS, limit.share, ONE_WAY if by_all else NAMED, why)
+    if subject.has_shared and not subject.specialised:
+        yield Candidate(limit, Change.SPECIALISE, limit.share, NAMED if by_all else ONE_WAY, why)
 
 
 # What else warps wait for, and what helps, as sure as the evidence names the cause.
 OTHERS = (
-    (("wait",), ((Change.OVERLAP, NAMED),)),  # fixed latencies between dependent instructions
+    (("wait",), ((Change.OVERLAP, ONE_WAY),)),  # fixed latencies between dependent instructions
     (("dispatch_stall",), ((Change.OPERANDS, NAMED),)),  # ports that are taken
     (("gmma", "warpgroup_arrive"), ((Change.OVERLAP, NAMED), (Change.SPECIALISE, ONE_WAY))),
     (("no_instructions", "branch_resolving", "imc_miss"), ((Change.SMALLER_CODE, NAMED),)),
@@ -712,17 +746,25 @@ OTHERS = (
 )
 
 
+MUCH_OF_WAIT = 0.15  # of the duration: every kernel has some
+
+
 def _others(subject: AdvisedKernel) -> Iterator[Candidate]:
     for reasons, changes in OTHERS:
         limit = waiting(subject, *reasons)
+        if reasons == ("wait",) and limit.share < MUCH_OF_WAIT:
+            continue
         for change, sure in changes:
-            yield Candidate(limit, change, limit.share, sure, _waits(limit))
+            if change != Change.SPECIALISE or not subject.specialised:
+                yield Candidate(limit, change, limit.share, sure, _waits(limit))
 
 
 def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
     """More warps, by what keeps them out: twice as many hide at most half of the waiting."""
     there, waits = subject.value("warps_per_scheduler"), budget.waiting
     if there is None or there >= ENOUGH_WARPS or waits < LEAST_WAITING:
+        return
+    if subject.specialised or _is_stream(subject):  # copies in flight hide it, or nothing is left
         return
     achieved, most = subject.value("achieved_occupancy"), subject.value("theoretical_occupancy")
     waves = subject.value("waves")
@@ -784,6 +826,11 @@ class Advice:
     def id(self) -> str:
         """Stable: ``latency.long_scoreboard/async-copy``."""
         return f"{self.limit.id}/{self.change}"
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether nothing in the kernel can be changed for it."""
+        return self.sure == CALLERS
 
     @property
     def gain(self) -> float:

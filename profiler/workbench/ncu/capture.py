@@ -167,6 +167,9 @@ class Decoded:
     def rules(self) -> list[tuple[Any, ...]]:
         return read_rules(self.action)
 
+    def has_opcode(self, opcode: str) -> bool:
+        return self.code is not None and any(opcode in sass for sass in self.code.sass)
+
     @cached_property
     def collected(self) -> frozenset[str]:
         """The line counters that the launch has, zero or not."""
@@ -205,6 +208,9 @@ class KeptTables:
         """Unpacked when it is asked for: most verbs do not look at it."""
         kept = json_data(self.instructions or b"null")
         return unpacked(kept) if kept else None
+
+    def has_opcode(self, opcode: str) -> bool:
+        return opcode.encode() in self.instructions
 
 
 # One launch as rows of the tables of ``Capture``, without the columns launch and kernel.
@@ -252,6 +258,10 @@ class Capture:
     def code(self) -> tuple[Code | None, ...]:
         """The instructions of every launch; None of one whose report has no disassembly of it."""
         return tuple(launch.code for launch in self.launches)
+
+    def has_opcode(self, opcode: str) -> bool:
+        """Whether a launch has such an instruction; False without a disassembly."""
+        return any(launch.has_opcode(opcode) for launch in self.launches)
 
     @cached_property
     def rules(self) -> ColumnTable:

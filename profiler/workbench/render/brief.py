@@ -154,9 +154,10 @@ def after(ladder: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
         return command(study, "advise", best.variant) if best is not row else {}
     if advice is None:
         return command(study, "profile", row.variant)
-    if not advice:
-        return {"stop": True, "why_stop": NOTHING}
-    change = ("--from", row.variant, "--change", CATALOGUE[advice[0].change].title)
+    first = next((one for one in advice if not one.is_callers), None)
+    if first is None:
+        return {"stop": True, "why_stop": sentence(advice[0].why) if advice else NOTHING}
+    change = ("--from", row.variant, "--change", CATALOGUE[first.change].title)
     return command(study, "new", free_name(row.variant, ladder.taken), *change)
 
 
