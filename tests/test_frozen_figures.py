@@ -54,12 +54,7 @@ RENAMED: dict[str, str | None] = {
     r".*/(whole|against_parent|comparison)/rules(/|$)": None,
     r".*/(versions|references)/[^/]+/advice/.+/(limit|line|record|tried)(/|$)": None,
     r".*/track_record/": None,
-    # Sectors of loads and stores were divided by those of loads alone.
-    r".*/memory\.sectors/coalesce/gain_up_to$": None,
-    # Bank conflicts have their own advice, and near DRAM's bandwidth instructions do not matter.
-    r".*/advice/latency\.short_scoreboard/reuse/gain_up_to$": None,
-    r".*/versions/chosen/advice/issue/less-work/gain_up_to$": None,
-    r"(.*)/gain_up_to$": r"\1/estimated_gain",
+    r".*/gain_up_to$": None,  # estimates rank, and are not printed
     r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,
     r".*/timing/company/(alone|together|in_cycles|by_time)(/|$)": None,
     r"(.*)/timing/company(?=/|$)": r"\1/timing/interference",

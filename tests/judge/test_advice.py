@@ -290,7 +290,6 @@ def test_what_limits_next_caps_the_gain() -> None:
     assert alone.saved == pytest.approx(0.99 * 0.8 * 0.9)
     assert crowded.saved == pytest.approx(1 - 0.55)
     assert sentence(crowded.why).endswith("L2 would be the next limit")
-    assert crowded.gain == pytest.approx(1 / 0.55)
 
 
 def test_a_kernel_at_the_bandwidth_has_no_latency_to_hide() -> None:
@@ -365,9 +364,7 @@ def test_told_in_words() -> None:
     idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"
     assert markdown.blocks(told((), after="a")) == idle
     text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), AdviceRecord()))
-    assert text.startswith(
-        "What to try next:\n\n1. **asynchronous copies, a ring of tiles**, estimated "
-    )
+    assert text.startswith("What to try next:\n\n1. **asynchronous copies, a ring of tiles**: cp.")
     assert "Limit: latency; long scoreboard stalls take 71 %" in text
     assert "`kernel.cu:7`, 90 % of the stall time" in text
     assert "Tried here" not in text
@@ -443,7 +440,6 @@ def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:
         assert len(data["advice"]) <= 3
         for one in data["advice"]:
             assert one["id"].endswith(f"/{one['change']}")
-            assert one["estimated_gain"] > 1.03
             assert one["line"] is None or (FIXTURE / one["line"]["file"]).is_file()
     assert ladder.row("fix3").advice is None
 

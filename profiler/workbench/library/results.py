@@ -32,7 +32,7 @@ from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_view, launches, pair, variant
-from workbench.render.document.advice import CATALOGUE, gain, spot
+from workbench.render.document.advice import CATALOGUE, spot
 from workbench.render.document.blocks import (
     Block,
     Chart,
@@ -223,11 +223,11 @@ class Advised(tuple[Advice, ...]):
 
     def __repr__(self) -> str:
         """One line a change, as ``show`` begins."""
-        parts = [(CATALOGUE[x.change].title, gain(x), plain(spot(x.spot))) for x in self]
+        parts = [(CATALOGUE[x.change].title, plain(spot(x.spot))) for x in self]
         return "\n".join(f"{n}. {', '.join(each)}" for n, each in enumerate(parts, start=1))
 
     def table(self) -> pd.DataFrame:
-        """One row a change: its kind, estimated gain, limit, metric, and line."""
+        """One row a change: its kind, limit, metric, and line."""
         return as_table.advised(self)
 
 

@@ -82,15 +82,7 @@ class AdvisedChange(msgspec.Struct, frozen=True, kw_only=True):
     how: str
     limit: AdvisedLimit
     line: AdvisedLine | None
-    estimated_gain: float
     tried: tuple[Tried, ...]
-
-
-class AdviceInShort(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a row of ``ablate``."""
-
-    id: str
-    estimated_gain: float
 
 
 class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +96,7 @@ class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
     regimes: Mapping[Regime, InRegime] | msgspec.UnsetType
     against_parent: Data | msgspec.UnsetType | None
     gates: Mapping[str, Gate]
-    advice: list[AdvisedChange] | list[AdviceInShort] | None
+    advice: list[AdvisedChange] | list[str] | None
 
 
 class VariantAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,7 +181,7 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
 def row(ladder: Ablation, judged: Row) -> LadderRow:
     """As ``ablate`` has it."""
     first = ranked.to_try(judged.advice, ladder.record)
-    advice = first and [AdviceInShort(id=one.id, estimated_gain=_gain(one)) for one in first]
+    advice = first and [one.id for one in first]
     short = shown_fields(judged, *WHOLE_ROW)
     return msgspec.structs.replace(whole_row(ladder, judged), of_row=short, advice=advice)
 
@@ -329,10 +321,6 @@ def to_try(
     return None if first is None else list(map(_advice, first))
 
 
-def _gain(advice: Advice) -> float:
-    return round(advice.gain, DIGITS - 1)
-
-
 def _advice(advice: Advice) -> AdvisedChange:
     limit, spot, recipe = advice.limit, advice.spot, CATALOGUE[advice.change]
     return AdvisedChange(
@@ -357,6 +345,5 @@ def _advice(advice: Advice) -> AdvisedChange:
         )
         if spot
         else None,
-        estimated_gain=_gain(advice),
         tried=advice.tried[:MOST_TRIED],
     )

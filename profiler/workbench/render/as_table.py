@@ -117,7 +117,6 @@ def advised(advice: Iterable[Advice]) -> pd.DataFrame:
     rows = (
         {
             "change": each.change,
-            "estimated_gain": each.gain,
             "limit": each.limit.id,
             "metric": each.limit.metric,
             "share_of_duration": each.limit.share,

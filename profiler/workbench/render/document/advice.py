@@ -23,7 +23,6 @@ from workbench.render.document.blocks import (
     field,
     joined,
     line,
-    numeric,
     paragraph,
     strong,
     table,
@@ -61,10 +60,7 @@ def first_look(
     worst = max(first, key=lambda one: one.limit.share)
     limit = f"{limit_title(worst.limit)}; {sentence(worst.why)}. "
     where = line(strong("Hottest line: "), spot(hottest), ".")
-    items = [
-        line(strong(CATALOGUE[one.change].title), f", {gain(one)}, ", spot(one.spot))
-        for one in first
-    ]
+    items = [line(strong(CATALOGUE[one.change].title), ", ", spot(one.spot)) for one in first]
     return [
         paragraph(strong("Limit: "), limit, where),
         paragraph(f"{TITLE}:"),
@@ -96,7 +92,7 @@ def _whole(advice: Advice, before: Sequence[Advice]) -> Text:
     """The change, the limit with its reason unless it stands ``before``, and earlier attempts."""
     return line(
         strong(CATALOGUE[advice.change].title),
-        f", {gain(advice)}: {CATALOGUE[advice.change].how}. Limit: ",
+        f": {CATALOGUE[advice.change].how}. Limit: ",
         _limit(advice, before),
         *((". Tried here: ", tried(advice)) if advice.tried else ()),
         ".",
@@ -114,11 +110,6 @@ def _limit(advice: Advice, before: Sequence[Advice]) -> Text:
         f" = {number(advice.limit.value)}{advice.limit.unit and ' '}{advice.limit.unit}); ",
         spot(advice.spot),
     )
-
-
-def gain(advice: Advice) -> str:
-    """No bound: a step gains more where what follows the limit goes away as well."""
-    return f"estimated {factor(advice.gain)}"
 
 
 def spot(place: Spot | None) -> Text:
@@ -149,7 +140,7 @@ def advised(row: Row, ablation: Ablation) -> Section:
 
 
 def next_steps(ablation: Ablation) -> tuple[Block, ...]:
-    """A row for each advice: kernel, line, change, gain and earlier attempts. It is about the best
+    """A row for each advice: kernel, line, change and earlier attempts. It is about the best
     variant, or the last step before it that was profiled.
     """
     path = ablation.path[::-1]
@@ -162,7 +153,6 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
         field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
         field("kernel", "kernel", lambda _: kernel),
         field("line", "line", lambda one: spot(one.spot)),
-        numeric("gain", "estimated gain", lambda one: factor(one.gain)),
         field("limit", "limit", lambda one: _limit_words(one)),
     ]
     if any(one.tried for one in first):
