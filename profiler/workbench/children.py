@@ -91,10 +91,10 @@ def _end_the_rest() -> None:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 continue
             is_late = passed > GRACE_SECONDS
-            own = {pid for pid, parent in _parents().items() if parent == os.getpid()}
-            for pid in own if is_late else own - told:
+            ours = {pid for pid, parent in _parents().items() if parent == os.getpid()}
+            for pid in ours if is_late else ours - told:
                 os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
-            told |= own
+            told |= ours
             time.sleep(POLL_SECONDS)
     for name in filter(None, answered.page.folders.split(b"\n")):
         shutil.rmtree(os.fsdecode(name), ignore_errors=True)

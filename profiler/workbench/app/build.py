@@ -59,11 +59,11 @@ def build(
     """
     require_arch(arch)
     spaces = [(base_name(n), expanded(study.folder, n, study.variants)) for n in names]
-    study, found = including(study, [each for space in spaces for each in names_of(*space)])
-    found = found or [step.variant for step in study.ladder.steps]
+    study, wanted = including(study, [each for space in spaces for each in names_of(*space)])
+    wanted = wanted or [step.variant for step in study.ladder.steps]
     with executor.reporter.progress() as hear:
         limit = workspace.config.limits.seconds_per_step
-        events = build_only(study, found, arch, limit, hear)
+        events = build_only(study, wanted, arch, limit, hear)
     return Builds(study.name, tuple(_variant_build(event, arch, study) for event in events))
 
 

@@ -141,19 +141,19 @@ class Executor(ABC):
         captures = sum(len(task.plan.captured) for task in tasks)
         sessions = max((task.config.timing.sessions for task in tasks), default=0)
         with self.reporter.progress(captures, sessions) as hear:
-            found = self.perform(tasks, hear)
+            plans = self.perform(tasks, hear)
         seconds: dict[str, float] = {}
-        for each in found:
+        for each in plans:
             if each.unprofiled is not None:
                 self.unprofiled = each.unprofiled.error()
-            for part, spent in each.seconds.items():
-                seconds[part] = seconds.get(part, 0.0) + spent
+            for kind, spent in each.seconds.items():
+                seconds[kind] = seconds.get(kind, 0.0) + spent
         parts = ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.items())
         where = f" on {self.place}" if self.at_once else ""
         self.note(f"measured{where} in {time.monotonic() - began:.1f} s ({parts})")
         if not showing:
             self.require_profiled()
-        return found
+        return plans
 
     def require_profiled(self) -> None:
         """Raises why ncu could not profile what was timed."""
@@ -172,10 +172,10 @@ class Executor(ABC):
         from workbench.evidence import store
         from workbench.evidence.journal import SpentEntry
 
-        found, parts = store.read_lines(workspace.ledger, SpentEntry)
+        entries, parts = store.read_lines(workspace.ledger, SpentEntry)
         for line in parts:
             self.note(f"{line}; what that run cost is not counted")
-        return list(found)
+        return list(entries)
 
     def begin(self, task: Task, gpu: str) -> NextRun:
         """A run on a GPU of this name. Raises GateFailed where the budget does not allow it."""
@@ -235,14 +235,14 @@ class Local(Executor):
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         from workbench.run.protocol import TrialJob
 
-        found = []
+        plans = []
         for task in tasks:
             on_gpu = not isinstance(task.instead, TrialJob)
             with self.spending(task) if on_gpu else nullcontext():
-                found.append(perform(task, hear, cubin_folder()))
-            if found[-1].interrupted:
+                plans.append(perform(task, hear, cubin_folder()))
+            if plans[-1].interrupted:
                 raise Interrupted
-        return found
+        return plans
 
     @contextmanager
     def spending(self, task: Task) -> Iterator[None]:

@@ -58,18 +58,18 @@ class Paired:
         """What is reported of a study that cannot be compared: once, and not of each variant."""
         base, head, name = self.base, self.head, self.name
         if head is None:
-            one = VariantChange(
+            change = VariantChange(
                 name, Move.GONE, finding("commit.study_gone", "its study is not there any more")
             )
         elif isinstance(head, str) and not isinstance(base, str):
-            found = finding("commit.study_broken", head, text=head)
-            one = VariantChange(name, Move.BROKEN, found, cause=Cause.SOURCE)
+            broken = finding("commit.study_broken", head, text=head)
+            change = VariantChange(name, Move.BROKEN, broken, cause=Cause.SOURCE)
         else:
             why = base if isinstance(base, str) else ""
             message = f"could not be read before: {why or 'not collected'}"
-            found = finding("commit.study_unread", message, text=why)
-            one = VariantChange(name, Move.CANNOT_TELL, found)
-        return StudyChanges(name, (one,))
+            broken = finding("commit.study_unread", message, text=why)
+            change = VariantChange(name, Move.CANNOT_TELL, broken)
+        return StudyChanges(name, (change,))
 
 
 def paired(
@@ -82,7 +82,7 @@ def paired(
     """All studies of both commits, those of the newer first, or the ``wanted`` one, with all of
     their variants or one. Raises UsageError where that, or any study, is at neither.
     """
-    older, newer = known = [workspace.studies() for workspace in workspaces]
+    older, newer = by_commit = [workspace.studies() for workspace in workspaces]
     names = list(dict.fromkeys([*newer, *older]))
     if wanted and wanted not in names:
         raise unknown("study", wanted, names)
@@ -93,7 +93,7 @@ def paired(
         )
 
     def at(place: int, name: str) -> Side | str | None:
-        if name not in known[place]:
+        if name not in by_commit[place]:
             return None
         commit, workspace = commits[place], workspaces[place]
         try:
@@ -251,12 +251,12 @@ def gate(
         trees = stack.enter_context(repository.worktrees())
         workspaces = [stack.enter_context(trees.workspace_at(commit)) for commit in commits]
         scratch = stack.enter_context(temporary_folder())
-        known = paired(repository, commits, workspaces, study, variant)
+        studies = paired(repository, commits, workspaces, study, variant)
         cubins = resolved(cache or scratch / "cubins")
         cubins.mkdir(parents=True, exist_ok=True)
-        compile_sides(executor, [each.sides for each in known if each.sides], arch, cubins)
+        compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)
         compared = []
-        for each in known:
+        for each in studies:
             if each.sides is None:
                 compared.append(each.alone)
                 continue

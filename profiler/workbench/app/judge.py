@@ -66,8 +66,8 @@ def judged(
     kept, why = _read(path)
     seen = target.load_ladder(steps, sources=sources, only=only)
     seen = replace(seen, notes=(*seen.notes, why)) if why else seen
-    found = judge(seen, target.workspace.config, source=source, everywhere=everywhere)
-    return _with_record(found, target, kept, path if keep and not why else None), seen
+    ladder = judge(seen, target.workspace.config, source=source, everywhere=everywhere)
+    return _with_record(ladder, target, kept, path if keep and not why else None), seen
 
 
 def _with_record(
@@ -75,13 +75,13 @@ def _with_record(
 ) -> Ablation:
     """Its own record is written to ``path``."""
     study, workspace = target.study, target.workspace
-    known = {name: kept[name] for name in workspace.studies() if name in kept}
+    records = {name: kept[name] for name in workspace.studies() if name in kept}
     whole = [row.variant for row in judged.rows] == [step.variant for step in study.ladder.steps]
     if whole and judged.shape == study.default_shape:
-        known[study.name] = judged.record
+        records[study.name] = judged.record
         if path and kept.get(study.name) != judged.record and not workspace.packaged:
             _write(path, study.name, judged.record)
-    return replace(judged, record=together(known.values()))
+    return replace(judged, record=together(records.values()))
 
 
 def _read(path: Path) -> tuple[Mapping[str, AdviceRecord], str]:
@@ -97,8 +97,8 @@ def _write(path: Path, study: str, record: AdviceRecord) -> None:
     record, and everything else.
     """
     with suppress(WorkbenchError, OSError), alone(path.parent):
-        known = {**_read(path)[0], study: record}
-        data = msgspec.json.encode({"schema_version": 1, "studies": dict(sorted(known.items()))})
+        records = {**_read(path)[0], study: record}
+        data = msgspec.json.encode({"schema_version": 1, "studies": dict(sorted(records.items()))})
         write_bytes(path, msgspec.json.format(data, indent=1) + b"\n")
 
 
@@ -141,12 +141,12 @@ def ablate(
     """
     every = [Wanted(target, named(target, fixes), profile=profile) for target in targets]
     for target, done in zip(targets, ensure_each(every, fresh=fresh), strict=True):
-        found = _measured(target, fixes, done.source, everywhere)
-        if target.live and (due := open_unseen(found.rows)):
+        ladder = _measured(target, fixes, done.source, everywhere)
+        if target.live and (due := open_unseen(ladder.rows)):
             done.failures.update(measure_unseen(target, due))
-            found = _measured(target, fixes, done.source, everywhere)
+            ladder = _measured(target, fixes, done.source, everywhere)
         asked = {name: why for name, why in done.unsupported.items() if name in fixes}
-        yield found, {**done.failures, **asked}
+        yield ladder, {**done.failures, **asked}
 
 
 def profile(target: Target, names: list[str], *, fresh: bool) -> tuple[Ablation, dict[str, str]]:
@@ -179,8 +179,8 @@ def step(target: Target, fix: str, *, fresh: bool, quick: bool, profile: bool) -
     began = time.monotonic()
     (fix,) = target.variants([fix])
     target.steps([fix])
-    known = target.study.ladder.step(fix)
-    names = [known.parent, fix] if known and known.parent else [fix]
+    planned = target.study.ladder.step(fix)
+    names = [planned.parent, fix] if planned and planned.parent else [fix]
     first = ensure(Wanted(first_look(target), names, timed=True, again=False), fresh=fresh)
     stepped = _judged(target, fix, first, provisional=True)
     stepped = replace(stepped, seconds=time.monotonic() - began)
@@ -210,13 +210,13 @@ def is_near(target: Target, stepped: JudgedStep) -> bool:
 
 
 def _judged(target: Target, fix: str, ensured: Ensured, *, provisional: bool) -> JudgedStep:
-    found, _ = judged(target, [fix], source=ensured.source)
+    ladder, _ = judged(target, [fix], source=ensured.source)
     budget = target.workspace.config.budget.max_gpu_seconds
     spent = seconds_of(target.executor.ledger(target.workspace)) if budget else 0.0
-    row = found.row(fix)
+    row = ladder.row(fix)
     provisional = provisional and row.verdict not in SETTLED and target.live
     return JudgedStep(
-        found=found,
+        found=ladder,
         row=_by_known_gates(row, target) if provisional else row,
         provisional=provisional,
         left_s=max(0.0, budget - spent) if budget else None,
@@ -229,6 +229,6 @@ def _by_known_gates(row: Row, target: Target) -> Row:
     if row.step is None or row.step.parent is None or row.deciding_speedup is None:
         return row
     gates = target.workspace.config.gates
-    known = [gate for gate in row.gates if gate.state != GateState.OPEN]
+    decided = [gate for gate in row.gates if gate.state != GateState.OPEN]
     limits = for_bug_fix(gates) if shows_bug(row.gates) else gates
-    return replace(row, verdict=verdict(known, row.deciding_speedup, limits))
+    return replace(row, verdict=verdict(decided, row.deciding_speedup, limits))

@@ -69,11 +69,11 @@ def summary(states: Collection[Status]) -> str:
 
 
 def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
-    known = evidence_folders(workspace.ablations, study)
+    every = evidence_folders(workspace.ablations, study)
     if workspace.packaged:
         base = workspace.evidence_base(study)
-        known += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
-    return known
+        every += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
+    return every
 
 
 def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence[str]) -> None:

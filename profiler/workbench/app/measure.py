@@ -168,14 +168,14 @@ class Wanted:
         checked again but at this shape.
         """
         target, study, shape = self.target, self.target.study, self.target.shape
-        known = collectable(target.executor, study, self.variants)
-        evidence = target.load(known)
+        names = collectable(target.executor, study, self.variants)
+        evidence = target.load(names)
         refused = self.deciding.refused(target.workspace.config)
         if refused is not None and not fresh:
-            builds = {name: evidence.variants[name].build for name in known}
-            known = [name for name, build in builds.items() if build is None or not refused(build)]
+            builds = {name: evidence.variants[name].build for name in names}
+            names = [name for name, build in builds.items() if build is None or not refused(build)]
         least = self.least or min(SEVERAL, target.workspace.config.timing.sessions)
-        todo = plan(study, evidence, known, fresh=fresh, capture=self.capture, least=least)
+        todo = plan(study, evidence, names, fresh=fresh, capture=self.capture, least=least)
         every = evidence.variants
         if not (self.again or fresh):
             done = [name for name in todo.timed if is_checked(study, shape, every[name])]
@@ -218,34 +218,34 @@ def ensure(wanted: Wanted, *, fresh: bool = False) -> Ensured:
 def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
     """Of each in its turn; on a remote target all of them together, before the first."""
     if every and every[0].target.executor.at_once:
-        yield from _carried_out([(one, one.plan(fresh=fresh)) for one in every])
+        yield from _carried_out([(wanted, wanted.plan(fresh=fresh)) for wanted in every])
         return
     checked: set[str] = set()  # at the shapes where every variant always is
-    for one in every:
-        if one.target.live:
-            (done,) = _carried_out([(one, one.plan(fresh=fresh, checked=checked))])
+    for wanted in every:
+        if wanted.target.live:
+            (done,) = _carried_out([(wanted, wanted.plan(fresh=fresh, checked=checked))])
             checked |= set(done.timed) - done.failures.keys()
             yield done
             continue
         if fresh:
-            one.target.note(
+            wanted.target.note(
                 "nothing is measured here: no GPU or no ncu; showing the recorded evidence"
             )
         yield Ensured(Origin.RECORDED)
 
 
 def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
-    todo = [(one, plan) for one, plan in every if plan.variants]
-    tasks = [task(one.target, plan, one.deciding) for one, plan in todo]
+    todo = [(wanted, plan) for wanted, plan in every if plan.variants]
+    tasks = [task(wanted.target, plan, wanted.deciding) for wanted, plan in todo]
     results = iter(todo[0][0].target.executor.measure(tasks, showing=True) if todo else ())
     done = []
-    for one, plan in every:
+    for wanted, plan in every:
         if not plan.variants:
             done.append(Ensured(Origin.RECORDED))
             continue
         result = next(results)
-        study, shape = one.target.study, one.target.shape
-        failed = one.target.load(name for name in result.failures if name in study.variants)
+        study, shape = wanted.target.study, wanted.target.shape
+        failed = wanted.target.load(name for name in result.failures if name in study.variants)
         failures = {
             name: with_hint(why, result.hints.get(name, ""))
             for name, why in result.failures.items()
@@ -270,12 +270,12 @@ def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
         step, drawn = target.study.ladder.step(name), unseen_shapes(target.study, name)
         beside = (step.parent, name) if step and step.parent else (name,)
         if drawn.names:
-            at = replace(target, study=drawn.study, shape=drawn.names[0])
-            todo = Plan(at.shape, timed=beside, others=drawn.names[1:])
-            found = _carried_out([(Wanted(at, list(beside), timed=True), todo)])[0].failures
+            there = replace(target, study=drawn.study, shape=drawn.names[0])
+            todo = Plan(there.shape, timed=beside, others=drawn.names[1:])
+            failures = _carried_out([(Wanted(there, list(beside), timed=True), todo)])[0].failures
             if step and step.corrects:  # its parent may fail
-                found = {who: why for who, why in found.items() if who == name}
-            failed |= found
+                failures = {who: why for who, why in failures.items() if who == name}
+            failed |= failures
     return failed
 
 
@@ -289,13 +289,13 @@ def result(study: Study, evidence: VariantEvidence, shape: str) -> CheckRow:
 
 
 def check_row(
-    study: Study, name: str, shape: str, found: CheckOutcome | None, status: str = ABSENT
+    study: Study, name: str, shape: str, outcome: CheckOutcome | None, status: str = ABSENT
 ) -> CheckRow:
     """``status`` is that of one that was not ``found``."""
     bound = tolerance_at(study.tolerance, study.shapes[shape])
     row = CheckRow(name, shape, status, bound.absolute, bound.relative)
-    known = CheckOutcome.__struct_fields__ if found else ()
-    return replace(row, **{field: getattr(found, field) for field in known})
+    known = CheckOutcome.__struct_fields__ if outcome else ()
+    return replace(row, **{field: getattr(outcome, field) for field in known})
 
 
 def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> CheckedStudy:
@@ -307,17 +307,17 @@ def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> Check
 
     names = collectable(executor, study, variants or list(study.variants))
     with executor.reporter.progress() as hear:
-        found, failed = called(study, names, hear)
+        outcomes, failed = called(study, names, hear)
     steps = {step.variant for step in study.ladder.steps}
-    if not any(one.variant in steps for one in found) and failed:
+    if not any(one.variant in steps for one in outcomes) and failed:
         why = failed[0].error
         raise EnvironmentLacks(f"no step can be checked here: {why.message}", hint=why.hint)
-    done = {(one.variant, one.shape): one for one in found}
+    done = {(one.variant, one.shape): one for one in outcomes}
     every = itertools.product(names, study.shapes)
     rows = [check_row(study, name, shape, done.get((name, shape))) for name, shape in every]
     lost = {one.variant: with_hint(one.error.message, one.error.hint) for one in failed}
-    own = tolerance_at(study.tolerance, study.shapes[study.default_shape])
-    allowed = ErrorBound(own.absolute, own.relative)
+    tolerance = tolerance_at(study.tolerance, study.shapes[study.default_shape])
+    allowed = ErrorBound(tolerance.absolute, tolerance.relative)
     return CheckedStudy(study.name, "cpu", Origin.MEASURED, allowed, tuple(rows), lost)
 
 
@@ -331,9 +331,9 @@ def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -
     for target in targets:
         names, study, failures = target.variants(variants), target.study, dict[str, str]()
         if target.live:
-            known = tuple(collectable(target.executor, target.study, names))
+            names_here = tuple(collectable(target.executor, target.study, names))
             others = () if set(names) <= checked else None
-            todo = Plan(target.shape, checked=known, everywhere=everywhere, others=others)
+            todo = Plan(target.shape, checked=names_here, everywhere=everywhere, others=others)
             (done,) = target.executor.measure([task(target, todo)])
             failures = done.failures
         every = target.load(names).variants

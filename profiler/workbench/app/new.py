@@ -43,10 +43,10 @@ def require_new(study: Study, name: str) -> None:
             f"'{name}' is no name for a variant",
             hint="it becomes the name of a module: letters, digits and _, such as fix2",
         )
-    known = {base_name(known) for known in study.variants}
-    if name in known or name in TAKEN:
-        what = f"a variant of {study.name}" if name in known else "the name of a study's own file"
-        free = next(f"fix{n}" for n in range(1, len(known) + 2) if f"fix{n}" not in known)
+    taken = {base_name(taken) for taken in study.variants}
+    if name in taken or name in TAKEN:
+        what = f"a variant of {study.name}" if name in taken else "the name of a study's own file"
+        free = next(f"fix{n}" for n in range(1, len(taken) + 2) if f"fix{n}" not in taken)
         raise UsageError(
             f"'{name}' is {what} already", hint=f"choose a name that is free, such as {free}"
         )

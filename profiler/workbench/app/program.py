@@ -208,9 +208,9 @@ def chosen(
         return groups(pick_launch(replace(listed, path=counted.path), launch))
     if kernel is not None:
         return groups(pick_kernel(counted, kernel))[:MOST]
-    found = groups(counted.launches)
-    least = LEAST * sum(group.microseconds or 0.0 for group in found)
-    return [g for g in found if (g.microseconds or 0.0) >= least][:MOST] or found[:MOST]
+    kernels = groups(counted.launches)
+    least = LEAST * sum(group.microseconds or 0.0 for group in kernels)
+    return [g for g in kernels if (g.microseconds or 0.0) >= least][:MOST] or kernels[:MOST]
 
 
 def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iterator[int]:

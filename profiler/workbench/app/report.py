@@ -47,21 +47,21 @@ def reported(
     from workbench.render.templates import render_report, template_environment
 
     steps = target.steps(fixes)
-    found, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
+    ladder, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
     workspace = target.workspace
-    folder = workspace.reports(target.study, found.shape, target.part)
+    folder = workspace.reports(target.study, ladder.shape, target.part)
     is_paged = page or (folder / PAGE).is_file()
-    sources = ladder_sources(evidence, found, None if is_paged else found.path)
+    sources = ladder_sources(evidence, ladder, None if is_paged else ladder.path)
     templates = template_environment(workspace.template_folders)
-    files = {REPORT: render_report(found, templates, sources.diffs)}
+    files = {REPORT: render_report(ladder, templates, sources.diffs)}
     if is_paged:
         from workbench.render.document.ladder_report import report
         from workbench.render.page import render_page
 
-        document = report(found, sources.diffs)
+        document = report(ladder, sources.diffs)
         environment = template_environment(workspace.template_folders, html=True)
-        files[PAGE] = render_page(document, found, sources, environment)
-    write_files(workspace, folder, {**chart_files(found), **files})
+        files[PAGE] = render_page(document, ladder, sources, environment)
+    write_files(workspace, folder, {**chart_files(ladder), **files})
     if target.part:
         target.executor.note(
             f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own"

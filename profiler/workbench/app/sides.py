@@ -71,8 +71,8 @@ class Side:
 
     def index(self, name: str) -> CaptureIndex | None:
         """The capture of the present sources of a variant."""
-        known = self.evidence.get(name)
-        return known.index if known else None
+        record = self.evidence.get(name)
+        return record.index if record else None
 
     def without_report(self, name: str) -> bool:
         """Whether that capture has tables alone."""
@@ -81,8 +81,8 @@ class Side:
 
     def is_stale(self, name: str) -> bool:
         """Whether evidence was recorded of other sources; comments are part of them."""
-        known = self.evidence.get(name)
-        return known is not None and Status.STALE in known.state.values()
+        record = self.evidence.get(name)
+        return record is not None and Status.STALE in record.state.values()
 
     def at(self, name: str, *, counters: bool) -> AtCommit | None:
         """None where there is no such variant; ``counters``: with the figures of its capture."""
@@ -148,8 +148,10 @@ def wrong_in(evidence: VariantEvidence | None) -> str:
 
 def side_of(commit: Commit, workspace: Workspace, study: str, only: str = "") -> Side:
     """Raises UsageError where the study has no such variant as ``only``."""
-    found = workspace.study(study)
-    return Side(commit, workspace, including(found, [only])[0] if only else found, only=only)
+    study_there = workspace.study(study)
+    return Side(
+        commit, workspace, including(study_there, [only])[0] if only else study_there, only=only
+    )
 
 
 def recorded_anew(base: Side, head: Side, name: str) -> bool:
@@ -203,15 +205,15 @@ class Together:
     evidence: ShapeEvidence
     failures: Mapping[str, str] = field(default_factory=dict)
 
-    def at(self, known: AtCommit, name: str) -> AtCommit:
+    def at(self, commit: AtCommit, name: str) -> AtCommit:
         """With what was measured of it; ``name`` is what it is called in the joint study."""
         timing, evidence = fullest_timing(self.evidence, [name]), self.evidence.variants[name]
         why = timing.wrong.get(name, "") if timing else ""
         return replace(
-            known,
+            commit,
             figures=evidence.figures,
             without_report=False,
-            index=evidence.index or known.index,
+            index=evidence.index or commit.index,
             wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
         )
 
@@ -222,9 +224,9 @@ class Together:
         if timing is None:
             return None
         facts = timing_facts(timing, "")
-        found = timed_pair(timing.timing, *names)
+        pair = timed_pair(timing.timing, *names)
         controls = [t for t in facts.controls if t.regime == HEADLINE] if facts else []
-        return replace(found, controls=tuple(controls)) if found else None
+        return replace(pair, controls=tuple(controls)) if pair else None
 
 
 def measure_together(

@@ -74,8 +74,8 @@ class Target:
 
     def variants(self, names: list[str]) -> list[str]:
         """The names as the study has them; all where none is named. Raises UsageError."""
-        self.study, found = including(self.study, names)
-        return found or list(self.study.variants)
+        self.study, full = including(self.study, names)
+        return full or list(self.study.variants)
 
     def steps(self, fixes: list[str]) -> list[Step]:
         """The chain through the named fixes. Raises UsageError for what is no step."""
@@ -132,14 +132,14 @@ def require_arch(arch: str) -> None:
 
 def check_figures(ladder: Ladder) -> None:
     """Raises UsageError for a prediction of a figure that there is none of."""
-    known = known_figures()
+    figures = known_figures()
     for step in ladder.steps:
         for prediction in step.predictions:
-            if prediction.figure not in known:
+            if prediction.figure not in figures:
                 raise UsageError(
                     f"{ladder.path}: step '{step.variant}' predicts '{prediction.figure}', "
                     "which is no figure",
-                    hint=nearest(prediction.figure, known),
+                    hint=nearest(prediction.figure, figures),
                 )
 
 
@@ -150,11 +150,11 @@ def find_study(
     the files of the study.
     """
     workspace = find_workspace(project)
-    found = workspace.study(study)
-    check_figures(found.ladder)
+    chosen = workspace.study(study)
+    check_figures(chosen.ladder)
     if workspace.packaged:
-        tell_packaged(executor, [found.name])
-    return workspace, found
+        tell_packaged(executor, [chosen.name])
+    return workspace, chosen
 
 
 def tell_packaged(executor: Executor, studies: list[str]) -> None:
@@ -206,9 +206,9 @@ def find_target(
     """Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
     with neither GPU nor evidence.
     """
-    workspace, found = find_study(executor, project, study)
-    including(found, list(names))
-    return target_at(executor, workspace, profiled_shape(found, shape))
+    workspace, chosen = find_study(executor, project, study)
+    including(chosen, list(names))
+    return target_at(executor, workspace, profiled_shape(chosen, shape))
 
 
 def find_recorded(
@@ -283,23 +283,23 @@ def recorded(target: Target) -> list[EvidenceFolder]:
 
 def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Target:
     """Raises EnvironmentLacks with neither a GPU nor evidence at that shape."""
-    found, name = picked.study, picked.name
+    study, name = picked.study, picked.name
     gpu = executor.gpu
     if gpu is not None:
-        base = workspace.evidence_base(found.name)
-        return Target(executor, workspace, found, name, EvidenceFolder(base / gpu.slug), True)
-    folders = evidence_folders(workspace.ablations, found.name)
+        base = workspace.evidence_base(study.name)
+        return Target(executor, workspace, study, name, EvidenceFolder(base / gpu.slug), True)
+    folders = evidence_folders(workspace.ablations, study.name)
     folder = latest(folders, name)
     if folder is None:
         from workbench.run import machine
 
         lacks = machine.why_not_measuring()
-        known = [each for each in found.shapes if latest(folders, each)]
+        known = [each for each in study.shapes if latest(folders, each)]
         raise EnvironmentLacks(
-            f"no evidence is recorded for {found.name} at {name}, and nothing can be measured "
+            f"no evidence is recorded for {study.name} at {name}, and nothing can be measured "
             f"here: {lacks.message}",
             hint=f"recorded shapes: {', '.join(known)}"
             if known
             else "measure it where there is a GPU and ncu; see `workbench doctor`",
         )
-    return Target(executor, workspace, found, name, folder, False)
+    return Target(executor, workspace, study, name, folder, False)

@@ -75,9 +75,9 @@ def called_once(
     gpu = executor.gpu
     folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
     task = Task(workspace, study, workspace.config, folder, Plan(shape), instead=job)
-    (found,) = executor.perform([task], lambda event: None)
-    assert found.learned is not None
-    return found.learned
+    (plan,) = executor.perform([task], lambda event: None)
+    assert plan.learned is not None
+    return plan.learned
 
 
 def learned(problem: Problem, trial: Learned) -> TrialFacts:
@@ -85,14 +85,14 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
 
     What the format's own check accepts is right, however far it is from the reference.
     """
-    known = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
+    errors = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
     if trial.accepted and not trial.differs:
-        known.append(trial.errors[problem.baseline.name])
+        errors.append(trial.errors[problem.baseline.name])
     base = max(RELATIVE.get(kind, INTEGERS) for kind in (trial.dtype, trial.rounds))
-    relative = max([base, *(TIMES_REFERENCE * error for _, error in known)])
-    half = trial.dtype in ("float16", "bfloat16") and known and trial.exact
-    one = UNIT[trial.dtype] if half else base
-    absolute = max([PEAK * one * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in known)])
+    relative = max([base, *(TIMES_REFERENCE * error for _, error in errors)])
+    half = trial.dtype in ("float16", "bfloat16") and errors and trial.exact
+    unit = UNIT[trial.dtype] if half else base
+    absolute = max([PEAK * unit * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in errors)])
     return TrialFacts(
         destinations=trial.destinations,
         in_place=trial.in_place,

@@ -95,15 +95,15 @@ class Attempt:
     @shown
     def wrong(self) -> str:
         """Why what was tried is wrong, where the trial call shows that already; else ""."""
-        trial, found = self.trial, self.trial.errors.get(self.problem.baseline.name)
+        trial, errors = self.trial, self.trial.errors.get(self.problem.baseline.name)
         if trial.differs:
             return trial.differs
-        if found is None or trial.accepted:
+        if errors is None or trial.accepted:
             return ""
         if trial.refused:
             return trial.refused
-        if found[0] > self.facts.absolute or found[1] > self.facts.relative:
-            return self._too_far(found)
+        if errors[0] > self.facts.absolute or errors[1] > self.facts.relative:
+            return self._too_far(errors)
         allowed = max(self.facts.relative, TIMES_REFERENCE * trial.larger_reference)
         if trial.larger is not None and trial.larger[1] > allowed:
             return f"for larger inputs {self._too_far(trial.larger)}"
@@ -130,14 +130,14 @@ class Attempt:
         if self.row is not None:
             accuracy = self.row.accuracy
             return accuracy.times_reference if accuracy and not accuracy.rounding else None
-        own = None if self.trial.few else self.trial.errors.get(self.problem.baseline.name)
+        error = None if self.trial.few else self.trial.errors.get(self.problem.baseline.name)
         against = [self.trial.errors.get(module.name) for module in self.problem.references[:1]]
-        if not own or not any(against) or not self.trial.exact or self.trial.accepted:
+        if not error or not any(against) or not self.trial.exact or self.trial.accepted:
             return None
         bound = Tolerance(absolute=self.facts.absolute, relative=self.facts.relative)
-        if bound.is_rounding(own[1], UNIT.get(self.trial.dtype, 0.0)):
+        if bound.is_rounding(error[1], UNIT.get(self.trial.dtype, 0.0)):
             return None
-        return own[1] / against[0][1] if against[0] and against[0][1] else None
+        return error[1] / against[0][1] if against[0] and against[0][1] else None
 
     @property
     def against(self) -> str:

@@ -244,8 +244,8 @@ def limit(advice: Sequence[Advice] | None) -> Data:
 def _place(spot: Spot | HotLine | None) -> Data:
     """The line, and for a helper of another file the line that calls it."""
     called = getattr(spot, "called_at", None)
-    at = place(spot.file, spot.line) if spot else None
-    return {"at": at, **({"called_at": place(*called)} if called else {})}
+    line = place(spot.file, spot.line) if spot else None
+    return {"at": line, **({"called_at": place(*called)} if called else {})}
 
 
 def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
@@ -275,8 +275,8 @@ def together(steps: Sequence[Data]) -> Data:
 def ladder(judged: Ablation) -> Data:
     """The best step, then the rows of the table in short."""
     best = judged.best
-    known = step(judged, best) if best else {}
-    going_on: Data = {k: known.pop(k) for k in GOING_ON if k in known}
+    best_step = step(judged, best) if best else {}
+    going_on: Data = {k: best_step.pop(k) for k in GOING_ON if k in best_step}
     rows = [
         {
             **columns(judged, row, Where.BRIEF),
@@ -288,7 +288,7 @@ def ladder(judged: Ablation) -> Data:
         "study": judged.study,
         "shape": judged.shape,
         "gpu": judged.gpu,
-        "best": {k: v for k, v in known.items() if v is not None} or None,
+        "best": {k: v for k, v in best_step.items() if v is not None} or None,
         "references": {
             row.variant: number(row.time.value) for row in judged.references if row.time
         },

@@ -79,8 +79,8 @@ class Writer:
 
     def href(self, span: Span) -> str:
         """Only to places on the page and to the web: a file beside the report may not be there."""
-        known = span.code and span.text in self.steps
-        href = span.href or (f"#{self.steps[span.text]}" if known else "")
+        is_step = span.code and span.text in self.steps
+        href = span.href or (f"#{self.steps[span.text]}" if is_step else "")
         if href.startswith("#"):
             return f"#{anchor(href[1:])}"
         return href if href.startswith(("https://", "http://")) else ""

@@ -77,11 +77,11 @@ def diff_page(
     changes, steps, gains = {}, [], {}
     for both, *sides in read:
         names = [f"{side}, {_name(one)}" for side, one in zip(SIDES, sides, strict=True)]
-        own = dict(zip(names, sides, strict=True))
-        kernels |= own
+        profiles = dict(zip(names, sides, strict=True))
+        kernels |= profiles
         name, key = names[1], str(sides[1].details.launch.index)
         changes[name] = StepDiff(both.lines, (names[0], name))
-        figures = {side: one.details.figures for side, one in own.items()}
+        figures = {side: one.details.figures for side, one in profiles.items()}
         drawn = [memory_chart(f"memory-{key}", after.name, figures)]
         if shown := stalls_of(both.comparison, SIDES):
             drawn.insert(0, stall_pair(f"stall-time-{key}", after.name, shown))

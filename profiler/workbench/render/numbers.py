@@ -94,8 +94,8 @@ def fine(x: float) -> str:
 
 def times(before: float | None, after: float | None, unit: str = "") -> str:
     """How many times ``before`` goes into ``after``; a dash for zero and for noise."""
-    known = before and after and min(before, after) >= FLOORS.get(unit, 0.0)
-    return factor(after / before) if before and after and known else NONE
+    is_large = before and after and min(before, after) >= FLOORS.get(unit, 0.0)
+    return factor(after / before) if before and after and is_large else NONE
 
 
 def ratio(value: Ratio | None) -> str:

@@ -264,7 +264,7 @@ class PageFiles:
     def __init__(self, sides: Mapping[str, ProfiledSource]) -> None:
         self.texts: dict[str, str] = {}
         self._keys: dict[tuple[str, str], str] = {}
-        known: dict[tuple[str, str], str] = {}
+        keys: dict[tuple[str, str], str] = {}
         for variant, side in sides.items():
             for file in shown(side):
                 text = side.texts[file]
@@ -272,9 +272,9 @@ class PageFiles:
                 free = next(
                     name
                     for name in choices
-                    if name not in self.texts or known.get((file, text)) == name
+                    if name not in self.texts or keys.get((file, text)) == name
                 )
-                key = known.setdefault((file, text), free)
+                key = keys.setdefault((file, text), free)
                 self.texts[key] = harmless(text)
                 self._keys[variant, file] = key
 

@@ -176,8 +176,8 @@ def hottest(
     """The hottest lines of all files with their places, each with its instructions in ``sass``;
     where no line is known, the hottest instructions.
     """
-    known = [(file, line) for file, lines in files.items() for line in lines if line.samples]
-    ranked = sorted(known, key=lambda item: -(item[1].samples or 0))[:most]
+    sampled = [(file, line) for file, lines in files.items() for line in lines if line.samples]
+    ranked = sorted(sampled, key=lambda item: -(item[1].samples or 0))[:most]
     if sass and not ranked:
         every = [one for found in sass.values() for one in found]
         every = sorted(every, key=lambda x: (-(x.share or 0.0), x.launch, x.address))[:most]

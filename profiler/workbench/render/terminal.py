@@ -98,10 +98,10 @@ def _table(table: Table, console: Console, wide: bool) -> None:
     if not wide:
         console.print(*drawn(table, console.width), sep="\n")
     else:
-        known, whole = console.width, sum(each.width + GAP for each in fitted(table, None)[0])
-        console.width = max(known, whole)
+        width, whole = console.width, sum(each.width + GAP for each in fitted(table, None)[0])
+        console.width = max(width, whole)
         console.print(*drawn(table, None), soft_wrap=True)
-        console.width = known
+        console.width = width
 
 
 def styled(text: Text, style: str = "") -> Styled:

@@ -31,8 +31,8 @@ _Ceiling: TypeAlias = tuple[str, MeasuredCeiling | None, str]
 
 
 def ceiling_name(ceiling: str) -> str:
-    known = CEILING_NAMES.get(ceiling)
-    return known or f"dense {ceiling.removeprefix('tensor ').upper()} tensor"
+    label = CEILING_NAMES.get(ceiling)
+    return label or f"dense {ceiling.removeprefix('tensor ').upper()} tensor"
 
 
 def amount(value: float | None, unit: str) -> str:

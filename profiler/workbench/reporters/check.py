@@ -109,8 +109,8 @@ class VariantChecks:
 
     @property
     def least_accurate(self) -> CheckRow | None:
-        known = [check for check in self.checks if check.times_reference is not None]
-        return max(known, key=lambda check: check.times_reference or 0.0, default=None)
+        compared = [check for check in self.checks if check.times_reference is not None]
+        return max(compared, key=lambda check: check.times_reference or 0.0, default=None)
 
     @property
     def wrong(self) -> str:

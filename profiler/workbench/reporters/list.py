@@ -118,7 +118,7 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     variants, default = listed.variants, listed.default_shape
     others = [shape for shape in listed.shapes if shape != default]
     text = ", ".join(others) if wide or len(others) < SHOWN else f"{len(others)} others (--wide)"
-    known = f"shapes: {default} (default){', ' * bool(others)}{text}"
+    shapes = f"shapes: {default} (default){', ' * bool(others)}{text}"
     rows = variants if wide else _of_modules(variants)
     shown = table("variants", fields, rows, key=lambda v: v.variant)
     damaged = [
@@ -127,7 +127,7 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
         for each in v.evidence
         if each.why
     ]
-    blocks: tuple[Block, ...] = (paragraph(known), shown, *damaged)
+    blocks: tuple[Block, ...] = (paragraph(shapes), shown, *damaged)
     return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
 
 

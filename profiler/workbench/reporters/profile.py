@@ -51,11 +51,11 @@ def blocks(result: VariantResult | ProgramResult, options: Any) -> Iterator[Bloc
     if isinstance(result, ProgramResult):
         yield from _program(result, options)
         return
-    found = result.ladder
-    yield variant.origin(found)
+    ladder = result.ladder
+    yield variant.origin(ladder)
     for row in result.rows:
-        yield variant.variant(row, found)
-    yield from warned(sentences(found.warnings))
+        yield variant.variant(row, ladder)
+    yield from warned(sentences(ladder.warnings))
 
 
 def _program(result: ProgramResult, options: Any) -> Iterator[Block]:

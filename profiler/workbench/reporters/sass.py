@@ -110,8 +110,8 @@ def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[CodeRow]]:
 
     is_long = len(hunk.rows) > LONG and not whole
     for is_shown, rows in groupby(hunk.rows, lambda row: not is_long or costs(row)):
-        part = list(rows)
-        yield from ([row] for row in part) if is_shown or len(part) <= FOLDED else [part]
+        same = list(rows)
+        yield from ([row] for row in same) if is_shown or len(same) <= FOLDED else [same]
 
 
 def _folded(rows: Sequence[CodeRow]) -> str:

@@ -173,9 +173,9 @@ def schema(verb: str) -> Data:
         [kind for kind, _ in told.values()],
         ref_template="#/$defs/{name}",
     )
-    known = zip(told.items(), kinds, strict=True)
+    typed = zip(told.items(), kinds, strict=True)
     record: Data = {key: {} for key in shown_names(RECORDS[verb])} if verb in RECORDS else {}
-    keys = {name: {**kind, "description": text} for (name, (_, text)), kind in known}
+    keys = {name: {**kind, "description": text} for (name, (_, text)), kind in typed}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"workbench {verb} --brief",

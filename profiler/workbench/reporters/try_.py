@@ -65,16 +65,16 @@ def _after(done: Attempt) -> dict[str, object]:
 def brief(done: Attempt) -> dict[str, object]:
     """The verdict, then the step of the study that was made of the file."""
     row, judged = done.row, done.judged
-    known = in_short.step(judged, row) if judged and row else {}
-    gates, times = known.get("failed"), done.times_reference_error
+    judged_step = in_short.step(judged, row) if judged and row else {}
+    gates, times = judged_step.get("failed"), done.times_reference_error
     largest = done.trial.errors.get(done.problem.baseline.name, (None,))[0]
     wrong = {"why": done.wrong, "max_error": largest, "allowed": done.facts.absolute}
     error = None if times is None else {"times_reference": times}
     return {
-        **known,
+        **judged_step,
         "file": done.problem.title,
         "verdict": done.verdict,
-        "accuracy": known.get("accuracy") or error,
+        "accuracy": judged_step.get("accuracy") or error,
         **(wrong if done.wrong else {}),
         "failed": [
             *(gates if isinstance(gates, list) else ()),
@@ -106,8 +106,8 @@ def attempt_blocks(done: Attempt, *, profiled: bool) -> list[Block]:
 
 def introduction(problem: Problem, trial: Learned) -> list[Block]:
     """What it is, what goes in and out, and what it is checked against."""
-    given = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
-    lines = [words(f"takes {given}; gives {', '.join(trial.outputs)}")]
+    inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
+    lines = [words(f"takes {inputs}; gives {', '.join(trial.outputs)}")]
     lines.append(words(checked_by(problem, trial)))
     if trial.larger is not None:
         lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))

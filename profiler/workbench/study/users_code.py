@@ -102,8 +102,8 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
 
 def crash_in_words(path: str, text: str) -> tuple[str, str]:
     """What ``noting_crashes`` has noted of a file, and a hint."""
-    own = text[text.rfind("most recent call first") :]  # the main thread is the last
-    place = place_of(Path(path), [(file, int(line)) for file, line in FRAME.findall(own)])
+    main_thread = text[text.rfind("most recent call first") :]  # the main thread is the last
+    place = place_of(Path(path), [(file, int(line)) for file, line in FRAME.findall(main_thread)])
     if text.startswith("Timeout"):
         return f"{path}{place}: {in_words(TooLong())}", HINTS["TooLong"]
     why = text.partition("\n")[0].removeprefix("Fatal Python error: ")
@@ -191,12 +191,12 @@ def _audit() -> None:
 
 def opened_files() -> set[tuple[int, tuple[int, int]]]:
     """Descriptors, each with the device and the number of what it is open for."""
-    found = set()
+    names = set()
     for path in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # that of the folder itself is closed again
             stat = os.fstat(int(path.name))
-            found.add((int(path.name), (stat.st_dev, stat.st_ino)))
-    return found
+            names.add((int(path.name), (stat.st_dev, stat.st_ino)))
+    return names
 
 
 @contextmanager

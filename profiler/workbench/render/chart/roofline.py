@@ -155,10 +155,10 @@ def draw(
             canvas.sign(places[mark.name], mark.sign, mark.text, 7)
     for mark, leader in leaders:
         canvas.line(leader, LEADER)
-        at = (left, leader[-1][1] + 0.35 * svg.TEXT)
+        place = (left, leader[-1][1] + 0.35 * svg.TEXT)
         fits = svg.text_width(mark.text, svg.TEXT, bold=True) <= right - left
         text = mark.text if fits else mark.name
-        canvas.name(at, text, right - left, strong=mark.sign != REFERENCE)
+        canvas.name(place, text, right - left, strong=mark.sign != REFERENCE)
         canvas.sign(leader[0], mark.sign, mark.text)
     signs = {mark.sign for mark in marks} if path else set()
     entries: list[tuple[str, svg.Look]] = []

@@ -86,9 +86,9 @@ def draw(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
             base = y - 4 if above else box.middle[1] + 0.35 * svg.TEXT
             wide = canvas.right - 100 if above else left - 8
             canvas.name((svg.EDGE, base), bar.name, wide - svg.EDGE, strong=is_new)
-            at = (canvas.right, base) if above else (box.x1 + 5, base)
+            place = (canvas.right, base) if above else (box.x1 + 5, base)
             ink = "ink" if is_new else "muted"
-            canvas.text(at, bar.words, NUMBER, ink, "end" if above else "start")
+            canvas.text(place, bar.words, NUMBER, ink, "end" if above else "start")
             y += BAR + 3
         y += GAP
     return y + 4

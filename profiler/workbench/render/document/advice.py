@@ -133,9 +133,9 @@ def tried(advice: Advice) -> Text:
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
     changes = [one.change for one in ranked.to_try(row.advice, ablation.record) or ()]
-    known = ablation.record.of(*changes)
-    text = f"Changes of these kinds were kept in {known.kept} of {known.tried} recorded steps."
-    blocks = [*listed(row.advice, ablation.record), *([paragraph(text)] if known.tried else [])]
+    total = ablation.record.of(*changes)
+    text = f"Changes of these kinds were kept in {total.kept} of {total.tried} recorded steps."
+    blocks = [*listed(row.advice, ablation.record), *([paragraph(text)] if total.tried else [])]
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 

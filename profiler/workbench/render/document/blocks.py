@@ -291,8 +291,8 @@ def as_cell(content: Content) -> Cell:
 
 def figure_cell(value: float | None, text: str = "", note: str = "") -> Cell:
     """A number as people read it, with itself for sorting and JSON."""
-    known = finite(value)
-    return Cell(words(text or number(value)), sort=known, note=note, data=known)
+    shown = finite(value)
+    return Cell(words(text or number(value)), sort=shown, note=note, data=shown)
 
 
 def quantity_cell(value: float | None, unit: str) -> Cell:
@@ -375,10 +375,10 @@ def first_sentence(text: str) -> Text:
 
 def _spans(flat: str) -> Iterator[Span]:
     strong = em = False
-    at = 0
+    position = 0
     for match in _TOKEN.finditer(flat):
-        yield Span(flat[at : match.start()], strong=strong, em=em)
-        at = match.end()
+        yield Span(flat[position : match.start()], strong=strong, em=em)
+        position = match.end()
         if match["escaped"]:
             yield Span(match["escaped"], strong=strong, em=em)
         elif match["fence"]:
@@ -389,7 +389,7 @@ def _spans(flat: str) -> Iterator[Span]:
             strong = not strong
         else:
             em = not em
-    yield Span(flat[at:], strong=strong, em=em)
+    yield Span(flat[position:], strong=strong, em=em)
 
 
 def _unpadded(inside: str) -> str:

@@ -154,8 +154,8 @@ def change(
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
         blocks += [*_predicted(row), *_lesson(row)]
-    title, own = words(row.variant + head), row.variant
-    return Section(step.anchor(own), title, tuple(blocks), kind(row), own, verdict(row))
+    title, name = words(row.variant + head), row.variant
+    return Section(step.anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
 
 
 def _charts(row: Row) -> Iterator[Block]:
@@ -192,9 +192,9 @@ def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
         yield paragraph(strong("Why."), f" Counters: {ABSENT}.")
         return
     parts = pair.decomposition
-    at = row.against_parent_at
-    other = f", captured at {brief_shape(at or ablation.shape, ablation)}" if at else ""
-    if row.judged_at and not at:
+    shape = row.against_parent_at
+    other = f", captured at {brief_shape(shape or ablation.shape, ablation)}" if shape else ""
+    if row.judged_at and not shape:
         other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
     yield paragraph(strong("Why."), f" {why.equation(parts)}, {why.durations(parts)}{other}.")
     yield evidence(pair, compared(row, ablation))

@@ -36,10 +36,10 @@ COUNTERS = (
 
 def span(hunk: Hunk, side: int, paths: Mapping[str, str] = NO_PATHS) -> str:
     """``fix1.cu:28-39`` of one side; "" where the hunk has no line there."""
-    known = hunk.span(side)
-    if known is None:
+    lines = hunk.span(side)
+    if lines is None:
         return ""
-    first, last = known
+    first, last = lines
     file = hunk.files[side]
     return f"{paths.get(file) or base(file)}:{first}" + (f"-{last}" if last > first else "")
 

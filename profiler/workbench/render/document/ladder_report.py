@@ -169,8 +169,8 @@ def _ladder(ablation: Ablation) -> list[Block]:
     first, *others, changed = (column.key for column in table.columns)
     shown: list[Block] = [_chart("times", ablation), only(table, [first, changed, *others])]
     if ablation.references:
-        known = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
-        named = [line(code(row.variant), f" {took(row)}") for row in known]
+        references = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
+        named = [line(code(row.variant), f" {took(row)}") for row in references]
         message = line("References: ", joined(named), ".")
         for text in said.calls(ablation):
             message = line(message, " ", text)
@@ -257,8 +257,8 @@ def method(ablation: Ablation) -> list[Block]:
     notes = (*_alike(ablation), *said.stale(ablation))
     if notes:
         blocks.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
-    known = Fold(words("Environment"), (environment(ablation),))
-    return [*blocks, known, *reproduction(ablation)]
+    environment_fold = Fold(words("Environment"), (environment(ablation),))
+    return [*blocks, environment_fold, *reproduction(ablation)]
 
 
 def _alike(ablation: Ablation) -> Iterator[Text]:
@@ -288,8 +288,8 @@ def _timing(facts: TimingFacts | None) -> str:
 
 
 def _controls(facts: TimingFacts | None) -> str:
-    known = timings.controls(facts)
-    return known and f"Controls, in which 1 or 0 % is no difference: {known}. {TWINS}"
+    checks = timings.controls(facts)
+    return checks and f"Controls, in which 1 or 0 % is no difference: {checks}. {TWINS}"
 
 
 TWINS = "An A/A control is a variant over itself, built, loaded and timed a second time beside it."
@@ -330,13 +330,13 @@ def _regimes(facts: TimingFacts | None) -> str:
 
 def recorded(ablation: Ablation) -> str:
     """How many timing runs there were at this shape, and what became of those that are gone."""
-    found = ablation.recordings
-    older = f", {found.unnoted} from before the journal" if found.unnoted else ""
-    runs = f"{found.total} timing run{'s' * (found.total != 1)} at this size{older}"
-    kept = f"the newest is shown, the medians of {found.superseded} others are kept"
-    parts = [runs, *[kept] * bool(found.superseded)]
-    if found.cut_short:
-        parts.append(f"{found.cut_short} cut short and not kept")
+    recordings = ablation.recordings
+    older = f", {recordings.unnoted} from before the journal" if recordings.unnoted else ""
+    runs = f"{recordings.total} timing run{'s' * (recordings.total != 1)} at this size{older}"
+    kept = f"the newest is shown, the medians of {recordings.superseded} others are kept"
+    parts = [runs, *[kept] * bool(recordings.superseded)]
+    if recordings.cut_short:
+        parts.append(f"{recordings.cut_short} cut short and not kept")
     return f"Runs: {'; '.join(parts)}."
 
 
@@ -348,16 +348,16 @@ def _profile(options: Mapping[str, str]) -> str:
 
 
 def environment(ablation: Ablation) -> Table:
-    known = ablation.environment
+    recorded = ablation.environment
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     shape = f"{ablation.shape} ({parameters})" if parameters else ablation.shape
     facts: list[Fact] = [
         ("Study and shape", words(f"{ablation.study}, {shape}")),
-        *((label, words(getattr(known, key) or ABSENT)) for label, key in ENVIRONMENT),
-        ("ncu flags", code(" ".join(known.ncu_flags)) or words(ABSENT)),
+        *((label, words(getattr(recorded, key) or ABSENT)) for label, key in ENVIRONMENT),
+        ("ncu flags", code(" ".join(recorded.ncu_flags)) or words(ABSENT)),
         ("SM clock under ncu", words(_clocks(ablation))),
-        ("Date", words(f"{known.date or ABSENT} ({ablation.source})")),
-        ("Measured by", code(known.command or "") or words(ABSENT)),
+        ("Date", words(f"{recorded.date or ABSENT} ({ablation.source})")),
+        ("Measured by", code(recorded.command or "") or words(ABSENT)),
     ]
     fields: list[Field[Fact]] = [
         field("what", "what", lambda fact: fact[0]),
@@ -376,10 +376,10 @@ def _clocks(ablation: Ablation) -> str:
 
 def reproduction(ablation: Ablation) -> list[Block]:
     where = ["--study", ablation.study]
-    part = [row.variant for row in steps(ablation)] if ablation.across is None else []
-    at = ["--shape", ablation.shape] if ablation.across is None else []
+    names = [row.variant for row in steps(ablation)] if ablation.across is None else []
+    shape = ["--shape", ablation.shape] if ablation.across is None else []
     return [
-        CodeBlock(shlex.join(["workbench", "ablate", *part, *where, *at]), "console"),
+        CodeBlock(shlex.join(["workbench", "ablate", *names, *where, *shape]), "console"),
         paragraph(
             "Run this in a checkout after ",
             code("pip install -e ."),

@@ -86,8 +86,8 @@ def extent(dimensions: tuple[int, ...] | None) -> str:
 def about(report: Report, side: str = "") -> Paragraph:
     """One line: file, GPU, ncu, options, number of launches; ``side`` of a pair before it."""
     gpu = ", ".join(report.gpus) or f"GPU {ABSENT}"
-    known = report.compute_capability
-    capability = f" (compute capability {known})" if known else ""
+    number = report.compute_capability
+    capability = f" (compute capability {number})" if number else ""
     options = " ".join(f"{k} {v}" for k, v in report.ncu_options.items())
     count = len(report.launches)
     return paragraph(
@@ -103,12 +103,12 @@ def indices(launches: Sequence[Launch]) -> str:
 
 def program(name: str, groups: Sequence[LaunchGroup], *, is_cut: bool) -> Paragraph:
     """One line: how many kernels a program launched, and their time together."""
-    known = [time for group in groups if (time := group.microseconds) is not None]
+    times = [time for group in groups if (time := group.microseconds) is not None]
     count = sum(len(group.launches) for group in groups)
     kernels = len({group.typical.signature for group in groups})
     return paragraph(
         f"{name}: {kernels} kernel{'s' * (kernels != 1)}, {count:,} launch{'es' * (count != 1)}, "
-        f"{microseconds(added(known))} on the GPU under ncu, which runs one kernel at a time"
+        f"{microseconds(added(times))} on the GPU under ncu, which runs one kernel at a time"
         + "; later launches are not listed"
         * is_cut
     )
@@ -118,8 +118,8 @@ def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | No
     """One row per kernel and launch shape; ``time`` is of all its launches that were timed, and its
     share is of ``every`` group's.
     """
-    known = [time for group in every or groups if (time := group.microseconds) is not None]
-    total = added(known)
+    times = [time for group in every or groups if (time := group.microseconds) is not None]
+    total = added(times)
     fields: list[Field[LaunchGroup]] = [
         field("launch", "launch", lambda g: indices(g.launches), rank=1),
         field("kernel", "kernel", lambda g: kernel(g.typical)),
@@ -134,8 +134,8 @@ def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | No
 
 def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
     """The time of its launches, and their share of all that were timed."""
-    known = [time for one in groups if (time := one.microseconds) is not None]
-    share = _share(group.microseconds, added(known))
+    times = [time for one in groups if (time := one.microseconds) is not None]
+    share = _share(group.microseconds, added(times))
     return f", {microseconds(group.microseconds)}, {share} of the time"
 
 

@@ -58,13 +58,13 @@ def brief(limit: Bottleneck) -> Text:
     if limit.scope == ROOF:
         text = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
         return line(strong(limit.title), f" {text}")
-    known = math.isfinite(limit.estimated_speedup_pct)
+    is_rated = math.isfinite(limit.estimated_speedup_pct)
     text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {SCOPES.get(limit.scope, '')}"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
     return line(
         strong(limit.title),
         of_several(limit),
-        f": {limit.metric}{value}; {text if known else 'no estimate'}",
+        f": {limit.metric}{value}; {text if is_rated else 'no estimate'}",
         hot_line(limit),
     )
 

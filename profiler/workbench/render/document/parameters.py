@@ -40,12 +40,12 @@ def varied(sweep: Sweep) -> list[str]:
 
 
 def _fields(sweep: Sweep) -> list[Field[Combination]]:
-    own: list[Field[Combination]] = [
+    columns: list[Field[Combination]] = [
         Field(TableColumn(f"={name}", name), lambda c, name=name: _value(c, name))  # type: ignore[misc]
         for name in varied(sweep)
     ]
     return [
-        *own,
+        *columns,
         field("role", "", lambda c: _role(sweep, c)),
         numeric("time", "time", _time, unit="µs", note=INTERVAL, json="time"),
         numeric(

@@ -64,8 +64,8 @@ def brief_reason(row: Row) -> str:
 
 def has_verdict(row: Row) -> bool:
     """Whether its verdict rests on evidence of the present sources."""
-    known = bool(row.judged_at) or row.status in (Status.CURRENT, Status.FAILED)
-    return known and row.verdict is not None
+    is_shown = bool(row.judged_at) or row.status in (Status.CURRENT, Status.FAILED)
+    return is_shown and row.verdict is not None
 
 
 def verdict(row: Row) -> str:
@@ -168,8 +168,8 @@ def parent_of(row: Row) -> str:
 
 def compared(row: Row, ablation: Ablation) -> tuple[str, str]:
     """The names of a step's parent and of itself, with the shape of their captures if another."""
-    at = row.against_parent_at
-    place = f" at {brief_shape(at, ablation)}" if at else ""
+    shape = row.against_parent_at
+    place = f" at {brief_shape(shape, ablation)}" if shape else ""
     return f"{parent_of(row)}{place}", f"{row.variant}{place}"
 
 
@@ -254,18 +254,18 @@ def shape_name(shape: str, ablation: Ablation) -> str:
     """``B=4 H=16 S=2048 D=128 causal`` of a name that is nothing but its parameters, without the
     data type where that is the table's; every other name as it is.
     """
-    known = ablation.shapes.get(shape, {})
-    numbers = [str(v) for v in known.values() if not isinstance(v, str | bool)]
+    parameters = ablation.shapes.get(shape, {})
+    numbers = [str(v) for v in parameters.values() if not isinstance(v, str | bool)]
     if len(numbers) < 2 or not all(text in shape for text in numbers):
         return shape
     usual = "dtype", ablation.parameters.get("dtype")
-    return shape_words(dict(item for item in known.items() if item != usual))
+    return shape_words(dict(item for item in parameters.items() if item != usual))
 
 
 def described(shape: str, ablation: Ablation) -> str:
     """As ``shape_name``; behind a name that says something else stand its parameters."""
-    name, known = shape_name(shape, ablation), ablation.shapes.get(shape, {})
-    return f"{name} ({shape_words(known)})" if known and name == shape else name
+    name, parameters = shape_name(shape, ablation), ablation.shapes.get(shape, {})
+    return f"{name} ({shape_words(parameters)})" if parameters and name == shape else name
 
 
 def brief_shape(shape: str, ablation: Ablation) -> str:
@@ -274,10 +274,10 @@ def brief_shape(shape: str, ablation: Ablation) -> str:
     """
     if shape_name(shape, ablation) == shape:
         return shape
-    known = ablation.shapes.get(shape, {})
-    alike = [p for p in ablation.shapes.values() if p.keys() == known.keys()]
-    same = {k: v for k, v in known.items() if ablation.parameters.get(k) == v}
-    new = {k: v for k, v in known.items() if k not in same}
+    parameters = ablation.shapes.get(shape, {})
+    alike = [p for p in ablation.shapes.values() if p.keys() == parameters.keys()]
+    same = {k: v for k, v in parameters.items() if ablation.parameters.get(k) == v}
+    new = {k: v for k, v in parameters.items() if k not in same}
     while len(new) > 1:
         rest = dict(list(new.items())[1:])
         if len([p for p in alike if (same | rest).items() <= p.items()]) > 1:

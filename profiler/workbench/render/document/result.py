@@ -89,16 +89,18 @@ def over_sizes(ablation: Ablation) -> Iterator[str | Text]:
 
 def _claim(ablation: Ablation) -> str:
     """What another run is expected to show of the first of these ratios."""
-    found = ablation.claimed
-    if found is None:
+    claimed = ablation.claimed
+    if claimed is None:
         return ""
-    if found.between is None:
+    if claimed.between is None:
         return " The interval covers this run only."
-    later = interval(Ratio(found.ratio, found.later_low, found.later_high))
-    one = found.recordings == 1
-    basis = "this run" if one else f"{found.recordings} runs on {found.gpus} GPUs"
-    if one or found.between_of:
-        basis += f" and the spread of others{f' on {found.between_of}' * bool(found.between_of)}"
+    later = interval(Ratio(claimed.ratio, claimed.later_low, claimed.later_high))
+    is_one = claimed.recordings == 1
+    basis = "this run" if is_one else f"{claimed.recordings} runs on {claimed.gpus} GPUs"
+    if is_one or claimed.between_of:
+        basis += (
+            f" and the spread of others{f' on {claimed.between_of}' * bool(claimed.between_of)}"
+        )
     return f" Expected of another run: {later}, by {basis}."
 
 
@@ -133,10 +135,10 @@ def _basis(ablation: Ablation) -> str:
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
     """Which references are more than a kernel, in one sentence each kind of call."""
-    known = ((call, row.variant) for row in ablation.references if (call := call_of(row)))
+    calls = ((call, row.variant) for row in ablation.references if (call := call_of(row)))
     return tuple(
         line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
-        for call, of in grouped(known).items()
+        for call, of in grouped(calls).items()
     )
 
 
@@ -176,8 +178,8 @@ def _failure(row: Row, ablation: Ablation) -> Text:
 
 def lost_most(row: Row) -> Iterator[str | Text]:
     """The factor that cost most of what a slower step lost, with its metric."""
-    known = row.against_parent.decomposition if row.against_parent else None
-    least = min(known.factors, key=lambda part: part.gain) if known else None
+    factors = row.against_parent.decomposition if row.against_parent else None
+    least = min(factors.factors, key=lambda part: part.gain) if factors else None
     if least and least.gain < 1 and row.verdict in (Verdict.SLOWER, Verdict.NO_GAIN):
         ends = f"{number(least.before)} to {number(least.after)} {least.unit}"
         yield line(
@@ -232,6 +234,6 @@ def warnings(ablation: Ablation) -> tuple[Text, ...]:
 
 
 def stale(ablation: Ablation) -> Iterator[Text]:
-    known = [row.variant for row in ablation.everything if row.status == Status.STALE]
-    if known:
-        yield line("stale, not shown: ", names(known), " (sources changed since their measurement)")
+    stale = [row.variant for row in ablation.everything if row.status == Status.STALE]
+    if stale:
+        yield line("stale, not shown: ", names(stale), " (sources changed since their measurement)")

@@ -207,13 +207,13 @@ def overall(over: OverSizes) -> list[Text]:
         worst = across.worst
         if worst is None or len(across.ratios) < len(over.sizes):
             continue
-        at = f"{over.parameter}={size_words(over.sizes[worst.shape])}"
+        size = f"{over.parameter}={size_words(over.sizes[worst.shape])}"
         parts.append(
             line(
                 code(across.variant),
                 f" is {factor(across.geometric_mean or 0.0)} of the fastest reference in the "
                 f"geometric mean over {len(over.sizes)} sizes, at worst "
-                f"{interval(worst.claimed)} at {at}",
+                f"{interval(worst.claimed)} at {size}",
             )
         )
     return parts
