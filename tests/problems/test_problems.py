@@ -951,3 +951,101 @@ def test_doubles_do_not_load_torchs_compiler() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# A function of C in a .cu file.
+
+SOLVE = """#include <cstdint>
+{global}
+extern "C" void solve(const float* source, float* out, int N) {{
+  for (int i = 0; i < N; ++i) out[i] = 2 * source[i];
+}}
+"""
+KERNEL = "__global__ void twice(const float* in, float* out, int N) { out[0] = in[0]; }"
+TASK = """
+import ctypes
+import torch
+from core.challenge_base import ChallengeBase, RandTensor
+
+
+class Challenge(ChallengeBase):
+    def __init__(self):
+        super().__init__(name="Twice", atol=1e-05, rtol=1e-05)
+
+    def reference_impl(self, source: torch.Tensor, out: torch.Tensor, N: int):
+        assert source.dtype == out.dtype
+        out.copy_(source * 2)
+
+    def get_solve_signature(self):
+        return {"source": (ctypes.POINTER(ctypes.c_float), "in")}
+
+    def generate_performance_test(self):
+        out = torch.empty(64, device="cuda")
+        return {"N": 64, "out": out, "source": RandTensor((64,), -1.0, 1.0)}
+"""
+BASE = """
+class ChallengeBase:
+    def __init__(self, **settings):
+        vars(self).update(settings)
+
+
+class RandTensor:
+    def __init__(self, shape, low, high, dtype="float32"):
+        self.shape, self.low, self.high, self.dtype = shape, low, high, dtype
+"""
+
+
+@pytest.fixture
+def solution(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """A solution whose function g++ compiles, in place of nvcc."""
+    from torch.utils import cpp_extension
+
+    def load(name: str, sources: list[str], **_: object) -> str:
+        text = Path(sources[0]).read_text().replace(KERNEL, "")
+        (tmp_path / "plain.cpp").write_text(text)
+        library = tmp_path / f"{name}.so"
+        command = ["g++", "-shared", "-fPIC", "-o", library, tmp_path / "plain.cpp"]
+        subprocess.run(command, check=True)
+        return str(library)
+
+    monkeypatch.setattr(cpp_extension, "load", load)
+    path = tmp_path / "twice.cu"
+    path.write_text(SOLVE.format(**{"global": KERNEL}))
+    return path
+
+
+def test_a_function_of_c_is_called_by_its_name(
+    solution: Path, tried: Callable[[Problem], Learned]
+) -> None:
+    inputs = ("N=64", "source=randn(64)", "out=zeros(64)")
+    beside = solution.with_name("plain.py")
+    beside.write_text("def twice(x):\n    return x * 2\n")
+    found = problem(f"{solution}:solve", inputs=inputs, versus=f"{beside}:twice")
+    assert found.kind == "a function of C"
+    assert tried(found).failures == {}
+
+
+def test_a_challenge_beside_it_gives_inputs_and_reference(
+    solution: Path, tried: Callable[[Problem], Learned]
+) -> None:
+    solution.with_name("challenge.py").write_text(TASK)
+    core = solution.parent / "core"
+    core.mkdir()
+    (core / "challenge_base.py").write_text(BASE)
+    found = problem(solution)
+    assert found.against == "challenge.py:Challenge"
+    assert tried(found).failures == {}
+
+
+def test_what_a_function_of_c_lacks_is_named(solution: Path) -> None:
+    error = complaint(lambda: problem(solution))
+    assert "no --input gives source, out, N of solve()" in error.message
+    assert "--input 'out=zeros(1048576)' --input N=1048576 --vs" in error.hint
+    inputs = ("N=64", "source=randn(64)", "out=zeros(64)")
+    assert "needs --vs" in complaint(lambda: problem(solution, inputs=inputs)).message
+    other = ("n=64", *inputs)
+    error = complaint(lambda: problem(solution, inputs=other, versus="torch.neg"))
+    assert "unknown parameter of solve() 'n'" in error.message
+    assert "needs --launch" in complaint(lambda: problem(f"{solution}:twice")).message
+    solution.write_text(SOLVE.format(**{"global": KERNEL}).replace("int N", "Sizes N"))
+    assert "takes Sizes N" in complaint(lambda: problem(solution, inputs=inputs)).message

@@ -142,9 +142,16 @@ def as_options(function: str, wanted: Sequence[CParameter], launch: str) -> str:
             shape = f"empty_like({first})" if first != one.name else "empty(1048576)"
             parts.append(f"--output '{one.name}={shape}'")
         elif one.is_pointer:
+            zeros = f"zeros(1048576{'' if dtype == 'float32' else f',dtype={dtype}'})"
             maker = {"int32": "randint(0,100,(1048576,),dtype=int32)", "float32": "randn(1048576)"}
             made = maker.get(dtype, f"randn(1048576,dtype={dtype})")
-            parts.append(f"--input '{one.name}={made}'")
+            parts.append(f"--input '{one.name}={made if one.is_read_only else zeros}'")
         else:
             parts.append(f"--input {one.name}={number}")
-    return " ".join([*parts, "--vs FILE.py:FUNCTION"])
+    return " ".join([*parts, as_versus(wanted)])
+
+
+def as_versus(wanted: Sequence[CParameter]) -> str:
+    """An example of ``--vs``, with the tensors that are read."""
+    read = ", ".join(one.name for one in wanted if one.is_pointer and one.is_read_only)
+    return f"--vs FILE.py:FUNCTION, of {read}"

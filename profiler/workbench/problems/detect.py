@@ -11,6 +11,7 @@ from workbench.problems import (
     cuda_file,
     flashinfer_bench,
     gpu_mode,
+    host_function,
     kernelbench,
     nsight_python,
     python_function,
@@ -24,7 +25,8 @@ GROUP = "workbench.problems"
 BUILT_IN = tuple(
     module.FORMAT
     for module in (
-        gpu_mode, kernelbench, nsight_python, python_function, cuda_file, flashinfer_bench,
+        gpu_mode, kernelbench, nsight_python, python_function, cuda_file, host_function,
+        flashinfer_bench,
     )
 )  # fmt: skip
 OPTIONS = ("inputs", "outputs", "launch", "workload", "solution", "range")

@@ -229,6 +229,58 @@ class Extension(File):
         return built
 
 
+class Challenge:
+    """A class of LeetGPU's form: its inputs for timing, and its reference."""
+
+    def __init__(self, file: File, task: str) -> None:
+        self.file, self.task = file, task
+
+    @cached_property
+    def made(self) -> Any:
+        return getattr(self.file, self.task)()
+
+    def inputs(
+        self, names: Sequence[str], outputs: Sequence[str], generator: torch.Generator
+    ) -> Inputs:
+        """By name, in the order of the function's parameters; ``outputs`` are only written, unless
+        its signature has another direction for them.
+        """
+        known = self.made.get_solve_signature()
+        ways = {name: one[1] for name, one in known.items() if isinstance(one, tuple)}
+        outputs = [name for name in outputs if ways.get(name, "out") == "out"]
+
+        def make() -> Any:
+            values = self.made.generate_performance_test()
+            return [_of_spec(values[name]) for name in names]
+
+        return without(listed(make, names, generator), outputs)
+
+    def __call__(self, inputs: Inputs) -> Any:
+        return call(self.made.reference_impl, inputs)
+
+
+def _of_spec(value: Any) -> Any:
+    """A tensor of what newer challenges describe one by."""
+    import torch
+
+    kind = type(value).__name__
+    if not kind.endswith("Tensor") or isinstance(value, torch.Tensor):
+        return value
+    made = torch.empty(value.shape, dtype=torch.float32)
+    match kind:
+        case "RandTensor":
+            made.uniform_(value.low, value.high)
+        case "RandnTensor":
+            made.normal_(value.mean, value.std)
+        case "RandIntTensor":
+            made = torch.randint(int(value.low), int(value.high), value.shape)
+        case "FullTensor":
+            made.fill_(value.value)
+        case _:
+            made.zero_()
+    return made.to(getattr(torch, value.dtype))
+
+
 def compiled(file: File, name: str) -> Callable[..., Any]:
     import torch
 
@@ -409,6 +461,11 @@ def without(inputs: Inputs, destinations: Sequence[str]) -> Inputs:
         else value
         for name, value in inputs.items()
     }
+
+
+def read(inputs: Inputs) -> Inputs:
+    """The inputs that are not only written into."""
+    return {name: value for name, value in inputs.items() if not isinstance(value, Empty)}
 
 
 def filled(inputs: Inputs) -> tuple[Inputs, tuple[torch.Tensor, ...]]:
@@ -733,7 +790,7 @@ def called(function: Callable[..., Any], inputs: Inputs, *, reads: bool = False)
     ``reads``: without what is only written into.
     """
     if reads:
-        inputs = {name: value for name, value in inputs.items() if not isinstance(value, Empty)}
+        inputs = read(inputs)
     whole, fresh = filled(inputs)
     return _of(function, whole.values(), fresh)
 

@@ -1,0 +1,190 @@
+"""A function of the host in a ``.cu`` file, such as ``extern "C" void solve(const float* in, float*
+out, int n)``: nvcc compiles the file, and ctypes calls the function with the tensors' addresses.
+
+``challenge.py`` beside it, as LeetGPU has it, gives inputs and reference.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from workbench import bounds
+from workbench.cuda.includes import source_text
+from workbench.cuda.programs import Item, items
+from workbench.errors import UsageError, unknown
+from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
+from workbench.problems.problem import (
+    DEFAULT_SHAPE,
+    Format,
+    GivenShape,
+    Problem,
+    Request,
+    calling,
+)
+from workbench.problems.python_function import made_text
+from workbench.problems.user_files import (
+    Versus,
+    classes,
+    compared_with,
+    literal,
+    modules,
+    parsed,
+    read_input,
+    together,
+)
+from workbench.study.files import read_text
+
+USUAL, CHALLENGE, BASE = "solve", "challenge.py", "core/challenge_base.py"
+STAND_IN = b"""class ChallengeBase:
+    def __init__(self, *arguments, device="cuda", **keywords):
+        self.device = device
+        vars(self).update(keywords)
+"""
+
+
+def host_functions(text: str) -> dict[str, str]:
+    """The parameters of every function of C in a file, by its name."""
+
+    def named(item: Item) -> tuple[str, str]:
+        before, _, after = item.head.partition("(")
+        return before.split()[-1].lstrip("*"), after.rpartition(")")[0]
+
+    hosts = (i for i in items(text) if i.is_function and i.c_linkage and "__" not in i.head)
+    return dict(map(named, hosts))
+
+
+def is_of(request: Request) -> bool:
+    if request.source.suffix not in (".cu", ".cuh") or request.launch:
+        return False
+    functions = host_functions(source_text(request.source, request.source.name))
+    return (request.function or USUAL) in functions
+
+
+def read_host_function(request: Request) -> Problem:
+    """Raises UsageError where an input is missing, or of a type that ctypes has not."""
+    path, function = request.source, request.function or USUAL
+    read_text(path, bounds.SOURCE)
+    wanted = parameters_of(host_functions(source_text(path, path.name))[function])
+    for one in wanted:
+        if not one.ctype:
+            raise UsageError(
+                f"{function} of {path.name} takes {one.text}, which is no pointer and no number",
+                hint="name a function of pointers and numbers, or a kernel with --launch",
+            )
+    names = [one.name for one in wanted]
+    by_name = {made.name: made for made in map(read_input, request.inputs)}
+    challenge = path.with_name(CHALLENGE)
+    # A function whose every tensor may be written changes them in place.
+    reads = any(one.is_read_only for one in wanted if one.is_pointer)
+    outputs = [one.name for one in wanted if reads and one.is_pointer and not one.is_read_only]
+    files = together(path)
+    binding = f"{path.stem}_{function}.py"
+    files[binding] = _binding(path.name, function, wanted).encode()
+    loads = f'_given = given.File(__file__, "{binding}")'
+    call = f"given.called(_given.{function}, inputs)"
+    theirs: list[Versus] = []
+    if challenge.is_file() and not by_name:
+        task = _class_of(challenge)
+        files |= together(challenge)
+        files.setdefault("core/__init__.py", b"")
+        base = next((p / BASE for p in challenge.parents if (p / BASE).is_file()), None)
+        files[BASE] = base.read_bytes() if base else STAND_IN
+        file = f'given.File(__file__, "{CHALLENGE}")'
+        setup = f'_challenge = given.Challenge({file}, "{task}")'
+        made = f"_challenge.inputs({literal(names)}, {literal(outputs)}, generator)"
+        theirs = [Versus(f"{CHALLENGE}:{task}", setup, "_challenge(inputs)")]
+    else:
+        if missing := [name for name in names if name not in by_name]:
+            raise UsageError(
+                f"{path.name} has no {CHALLENGE} beside it, and no --input gives "
+                f"{', '.join(missing)} of {function}()",
+                hint=as_options(function, wanted, ""),
+            )
+        if extra := [name for name in by_name if name not in names]:
+            raise unknown(f"parameter of {function}()", extra[0], names)
+        made = made_text([by_name[name] for name in names])
+        setup, made = "", f"given.without({made}, {literal(outputs)})"
+    references = [
+        replace(one, expression=one.expression.replace(", inputs)", ", given.read(inputs))"))
+        for one in compared_with(request, path.parent, theirs)
+    ]
+    if not references:
+        raise UsageError(
+            f"{path.name} needs --vs: nothing says what {function} should compute",
+            hint=as_versus(wanted),
+        )
+    shape = {name: one.parameter for name, one in by_name.items() if not one.is_none}
+    if references[0].loads != setup:
+        setup = f"{setup}\n{references[0].loads}"
+    return Problem(
+        kind=FORMAT.label,
+        what=f"{path.name}, {FORMAT.label}: {function}({', '.join(names)})",
+        name=path.stem if function == USUAL else function,
+        title=f"{function} of {path.name}",
+        files=files,
+        shapes={DEFAULT_SHAPE: GivenShape(shape)},
+        default_shape=DEFAULT_SHAPE,
+        loads=setup,
+        made=made,
+        expression=references[0].expression,
+        baseline=calling(f"{path.name}:{function}", loads, call),
+        references=modules(references, files),
+        against=references[0].called,
+    )
+
+
+def _class_of(challenge: Path) -> str:
+    """Raises UsageError for a file without a class that gives tests."""
+    for name, node in classes(parsed(challenge)).items():
+        methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+        if "reference_impl" in methods:
+            return name
+    raise UsageError(
+        f"{challenge} has no class with reference_impl()",
+        hint="give the inputs with --input and the reference with --vs",
+    )
+
+
+def _binding(source: str, function: str, wanted: Sequence[CParameter]) -> str:
+    """A module in Python that compiles the file and calls the function."""
+    kinds = "".join(f"    ctypes.{one.ctype},\n" for one in wanted)
+    library = re.sub(r"\W", "_", f"{function}_of_{Path(source).stem}")
+    return f'''"""{function}() of {source}, called by ctypes."""
+
+import ctypes
+from pathlib import Path
+
+from torch.utils.cpp_extension import load
+
+_library = ctypes.CDLL(
+    load(
+        "{library}",
+        [str(Path(__file__).with_name("{source}"))],
+        extra_cuda_cflags=["-O3", "-lineinfo"],
+        is_python_module=False,
+    )
+)
+
+
+_kinds = (
+{kinds})
+
+
+def {function}(*arguments):
+    passed = (a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments)
+    _library.{function}(*(kind(a) for kind, a in zip(_kinds, passed, strict=True)))
+'''
+
+
+FORMAT = Format(
+    label="a function of C",
+    files='.cu with extern "C" void solve(...)',
+    priority=20,
+    is_of=is_of,
+    read=read_host_function,
+    options=frozenset({"inputs"}),
+)
