@@ -233,3 +233,37 @@ def test_a_carveout_that_is_no_percentage_is_refused(percent: int, tmp_path: Pat
     with pytest.raises(UsageError, match=f"carveout of tile is {percent}"):
         exec(compile(module.read_text(), str(module), "exec"), {"__file__": str(module)})
     cuda.take_declared()
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "limits", "why"),
+    [
+        ((1, 70000), 256, (1024, (0, 0, 0)), "grid.y of k is 70000, more than 65535"),
+        (0, 256, (1024, (0, 0, 0)), "grid.x of k is 0, less than 1"),
+        (1, (8, 1, 65), (1024, (0, 0, 0)), "block.z of k is 65, more than 64"),
+        (1, 512, (256, (0, 0, 0)), "a block of 512 threads is more than the 256 that k allows"),
+        (4097, 128, (1024, (2, 1, 1)), "grid.x of k is 4097, which is no multiple of its cluster"),
+        (4096, (32, 32), (1024, (2, 1, 1)), ""),
+    ],
+)
+def test_what_the_driver_refuses_is_named(
+    grid: Any, block: Any, limits: tuple[int, tuple[int, ...]], why: str, monkeypatch: Patch
+) -> None:
+    """The launch fails as the driver does: without a cause."""
+
+    def refuse(*arguments: Any) -> None:
+        raise RuntimeError("CUDA_ERROR_INVALID_VALUE")
+
+    device = SimpleNamespace(device_id=0)
+    host = SimpleNamespace(device=lambda: device, stream=lambda number: 0, launch=refuse)
+    monkeypatch.setattr(launch, "_host", lambda: host)
+    monkeypatch.setattr(launch, "_stream", lambda *arguments: None)
+    monkeypatch.setattr(launch, "_config", lambda *arguments: None)
+    monkeypatch.setattr(launch, "_limits", lambda kernel, number: limits)
+    kernel = Kernel(Source(Path("k.cu"), "k", {}, ()))
+    monkeypatch.setitem(vars(kernel), "_loaded", (SimpleNamespace(handle=1), [4]))
+    with pytest.raises(UsageError if why else RuntimeError) as told:
+        kernel[grid, block](1)
+    assert why in str(told.value)
+    with pytest.raises(UsageError, match="argument 1 of k is 3000000000"):
+        kernel[grid, block](3_000_000_000)

@@ -1004,7 +1004,7 @@ def solution(tmp_path: Path, monkeypatch: Patch) -> Path:
         text = Path(sources[0]).read_text().replace(KERNEL, "")
         (tmp_path / "plain.cpp").write_text(text)
         library = tmp_path / f"{name}.so"
-        command = ["g++", "-shared", "-fPIC", "-o", library, tmp_path / "plain.cpp"]
+        command = ["g++", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "plain.cpp")]
         subprocess.run(command, check=True)
         return str(library)
 

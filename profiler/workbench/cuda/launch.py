@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 from workbench.cuda.compiler import Compiled, Source, arch_of
@@ -78,8 +79,18 @@ class Kernel:
         if self.carveout is not None and device not in self._carved:
             self._carve(int(loaded.handle), self.carveout, device)
         stream = _stream(device, host.stream(device))
-        config = _config(grid, block, shared_bytes, self.source.must_wait, self.cooperative)
-        host.launch(stream, config, loaded, *map(_argument, args, sizes))
+        try:
+            config = _config(grid, block, shared_bytes, self.source.must_wait, self.cooperative)
+            host.launch(stream, config, loaded, *map(_argument, args, sizes))
+        except Exception as error:
+            why = overflow(self.name, args, sizes) or launch_fault(
+                self.name, grid, block, *_limits(int(loaded.handle), device)
+            )
+            if not why and self.cooperative and "COOPERATIVE" in str(error):
+                why = f"a cooperative grid of {grid} blocks of {self.name} does not fit at once"
+            if not why:
+                raise
+            raise UsageError(why, hint="change the launch, or what the kernel takes") from error
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
         """More than 48 KB of a block's shared memory has to be asked for, per kernel and device.
@@ -170,6 +181,55 @@ def _answer_of(name: str, answer: tuple[Any, ...]) -> tuple[Any, ...]:
     if int(status) != 0:
         raise UsageError(f"the shared memory of {name} cannot be set ({status!r})")
     return tuple(values)
+
+
+def _limits(kernel: int, device: int) -> tuple[int, tuple[int, ...]]:
+    """Threads that a block of a kernel may have, and its cluster; zeros where that is unknown."""
+    from cuda.bindings import driver
+
+    of, number = driver.CUfunction_attribute, driver.CUdevice(device)
+    names = ["CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK"]
+    names += [f"CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_{s}" for s in ("WIDTH", "HEIGHT", "DEPTH")]
+    answers = [
+        driver.cuKernelGetAttribute(getattr(of, name), driver.CUkernel(kernel), number)
+        for name in names
+    ]
+    values = [0 if int(status) else value for status, value in answers]
+    return values[0], tuple(values[1:])
+
+
+MOST_BLOCKS, MOST_THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64)  # by axis
+
+
+def launch_fault(
+    name: str, grid: Extent, block: Extent, threads: int, cluster: tuple[int, ...]
+) -> str:
+    """Say why the driver refuses a launch; "" where its extents are not the cause."""
+    blocks, size = (
+        (extent,) if isinstance(extent, int) else tuple(extent) for extent in (grid, block)
+    )
+    for what, extent, limits in (("grid", blocks, MOST_BLOCKS), ("block", size, MOST_THREADS)):
+        for axis, value, most in zip("xyz", extent, limits, strict=False):
+            if not 1 <= value <= most:
+                which = "less than 1" if value < 1 else f"more than {most}"
+                return f"{what}.{axis} of {name} is {value}, {which}"
+    if prod(size) > (threads or MOST_THREADS[0]):
+        return (
+            f"a block of {prod(size)} threads is more than the {threads or MOST_THREADS[0]} that "
+            f"{name} allows: by its __launch_bounds__, or by its registers"
+        )
+    for axis, value, of in zip("xyz", blocks, cluster, strict=False):
+        if of > 1 and value % of:
+            return f"grid.{axis} of {name} is {value}, which is no multiple of its cluster of {of}"
+    return ""
+
+
+def overflow(name: str, args: tuple[Any, ...], sizes: list[int]) -> str:
+    """Name the argument that does not fit; "" where all do."""
+    for place, (value, size) in enumerate(zip(args, sizes, strict=True), start=1):
+        if type(value) is int and size == 4 and not -(2**31) <= value < 2**31:
+            return f"argument {place} of {name} is {value}, which no int of 4 bytes holds"
+    return ""
 
 
 def require_room(kernel: str, static: int, dynamic: int, most: int) -> None:
