@@ -87,7 +87,7 @@ def bisect(
 
 
 def _answer(executor: Executor, commit: Commit, compare: Callable[[str], Gated]) -> str:
-    """What ``git bisect`` calls a commit. A budget that is spent ends the search."""
+    """Return what ``git bisect`` calls a commit. A budget that is spent ends the search."""
     try:
         (change,) = compare(commit.sha).changes
         answer = ANSWERS.get(change.verdict, "skip")

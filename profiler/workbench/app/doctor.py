@@ -83,7 +83,7 @@ def combination_rows() -> list[DoctorRow]:
 
 
 def outcome_rows() -> list[DoctorRow]:
-    """What was tried, in the words of what failed."""
+    """Return what was tried, in the words of what failed."""
     if not package_version("msgspec"):
         return []
     from workbench.run.self_test import KERNEL_STEPS, outcomes
@@ -152,7 +152,7 @@ CHECKS: tuple[Callable[[], DoctorRow], ...] = (
 
 
 def works(rows: Sequence[DoctorRow]) -> dict[str, bool]:
-    """What works here: reading evidence, building, measuring (which needs the other two)."""
+    """Return what works here: reading evidence, building, measuring (which needs the other two)."""
     failed = {row.needed_for for row in rows if row.result == FAIL}
     read = "read" not in failed
     build = read and "build" not in failed

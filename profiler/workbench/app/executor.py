@@ -41,7 +41,7 @@ class Reporter:
         """One line or several for the user."""
 
     def progress(self, captures: int = 0, sessions: int = 0) -> AbstractContextManager[Hear]:
-        """What takes the events of a measurement. ``captures`` is how many variants ncu will
+        """Return what takes the events of a measurement. ``captures`` is how many variants ncu will
         profile, ``sessions`` how many are wanted before verdicts are looked at.
         """
         return nullcontext(lambda event: None)
@@ -121,7 +121,7 @@ class Executor(ABC):
 
     @abstractmethod
     def doctor(self) -> Diagnosis:
-        """What works there."""
+        """Return what works there."""
 
     @abstractmethod
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
@@ -134,8 +134,8 @@ class Executor(ABC):
         return nullcontext()
 
     def measure(self, tasks: Sequence[Task], *, showing: bool = False) -> list[MeasuredPlan]:
-        """As ``perform``, and reports it. Raises why ncu could not profile what was timed, or where
-        a result is shown first (``showing``) leaves that to ``require_profiled``.
+        """Perform the tasks, and report it. Raises why ncu could not profile what was timed, or
+        where a result is shown first (``showing``) leaves that to ``require_profiled``.
         """
         began = time.monotonic()
         captures = sum(len(task.plan.captured) for task in tasks)

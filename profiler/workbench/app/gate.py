@@ -47,7 +47,7 @@ class Paired:
 
     @property
     def sides(self) -> tuple[Side, Side] | None:
-        """What can be compared: a new study beside one without variants."""
+        """Return what can be compared: a new study beside one without variants."""
         if not isinstance(self.head, Side) or isinstance(self.base, str):
             return None
         bare = replace(self.head.study, variants={})
@@ -55,7 +55,9 @@ class Paired:
 
     @property
     def alone(self) -> StudyChanges:
-        """What is reported of a study that cannot be compared: once, and not of each variant."""
+        """Return what is reported of a study that cannot be compared: once, and not of each
+        variant.
+        """
         base, head, name = self.base, self.head, self.name
         if head is None:
             change = VariantChange(
@@ -118,7 +120,7 @@ def plain_of(side: Side, name: str) -> str:
 def compile_sides(
     executor: Executor, pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path
 ) -> None:
-    """What has other sources, and not only other comments, at both commits; and what is new."""
+    """Compile what has other sources, and not only other comments, at both commits, or is new."""
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
         changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]

@@ -98,7 +98,7 @@ def judged_at(study: Study, shape: str) -> set[str]:
 
 
 def collectable(executor: Executor, study: Study, variants: list[str]) -> list[str]:
-    """Those of which all that they need is installed; others are reported, once."""
+    """Return those whose packages are all installed; others are reported, once."""
     found = []
     for name in variants:
         needs = study.variants[name].needs
@@ -164,8 +164,8 @@ class Wanted:
         return Deciding(steps=not self.timed, refusing=self.refusing)
 
     def plan(self, *, fresh: bool, checked: Collection[str] = ()) -> Plan:
-        """Where all that is timed is ``checked``, by this command or in current evidence, it is not
-        checked again but at this shape.
+        """Plan what is missing. What is timed and was ``checked``, by this command or in current
+        evidence, is checked again at this shape alone.
         """
         target, study, shape = self.target, self.target.study, self.target.shape
         names = collectable(target.executor, study, self.variants)
@@ -299,7 +299,7 @@ def check_row(
 
 
 def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> CheckedStudy:
-    """Where neither a GPU nor evidence is: what can be called without one. ``lost`` are the others.
+    """Check what can be called without a GPU, where there is no evidence; ``lost`` are the others.
 
     Raises EnvironmentLacks where that is no step.
     """

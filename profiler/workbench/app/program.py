@@ -203,7 +203,7 @@ def failure(end: ProgramEnd) -> str:
 def chosen(
     counted: Report, listed: Report, kernel: str | None, launch: int | None
 ) -> list[LaunchGroup]:
-    """What is profiled: what was asked for, or the kernels with the most time."""
+    """Return what is profiled: what was asked for, or the kernels with the most time."""
     if launch is not None:
         return groups(pick_launch(replace(listed, path=counted.path), launch))
     if kernel is not None:
@@ -214,8 +214,8 @@ def chosen(
 
 
 def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iterator[int]:
-    """Which calls of these kernels are profiled, counting from 1: of each group the second, since
-    the first is a warm-up, or the only one.
+    """Yield which calls of these kernels are profiled, counting from 1: of each group the second,
+    since the first is a warm-up, or the only one.
     """
     first = {(g.launches[1] if len(g.launches) > 1 else g.typical).index for g in wanted}
     counts = Counter[str]()

@@ -250,7 +250,7 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
 
 
 def pairs(before: Report, after: Report, kernel: str | None, launch: str | None) -> Matching:
-    """What is compared with what: by hand, or as the launches match. Raises UsageError."""
+    """Return what is compared with what: by hand, or as the launches match. Raises UsageError."""
     if launch is None:
         return match(chosen(before, kernel, None), chosen(after, kernel, None))
     if kernel is not None:

@@ -115,7 +115,7 @@ class Side:
         )
 
     def figures(self, name: str) -> Mapping[str, Figure]:
-        """Those of a report: tables without one do not count. Empty without a capture."""
+        """Return those of a report: tables without one do not count. Empty without a capture."""
         if self.folder is None:
             return {}
         return at_own_shape(self.study, self.folder, [name], captures=True).variants[name].figures
@@ -140,7 +140,7 @@ def at_own_shape(
 
 
 def wrong_in(evidence: VariantEvidence | None) -> str:
-    """What is wrong by its current checks; "" where they found nothing, or are none."""
+    """Return what is wrong by its current checks; "" where they found nothing, or are none."""
     checks = evidence.checks if evidence else {}
     bad = {shape: c for shape, c in checks.items() if c.status not in HARMLESS}
     return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")

@@ -165,7 +165,7 @@ def tell_packaged(executor: Executor, studies: list[str]) -> None:
 
 
 def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
-    """Those that ``--shape`` names: one, or those of a range."""
+    """Return those that ``--shape`` names: one, or those of a range."""
     picked = pick_shapes(study, shape)
     for each in picked:
         shapes = each.study.shapes
@@ -220,9 +220,8 @@ def find_recorded(
     gpu: str | None = None,
     names: Sequence[str] = (),
 ) -> Target:
-    """As ``find_target``, of a verb that measures nothing: what is recorded of ``gpu``, of which
-    there has to be something; by default of this machine's, else of the newest, which is
-    noted.
+    """Find the target of a verb that measures nothing: what is recorded of ``gpu``, of which
+    there has to be something; by default of this machine's, else of the newest, which is noted.
     """
     target = find_target(executor, project, study, shape, names=names)
     if gpu is not None:

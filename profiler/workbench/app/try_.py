@@ -141,7 +141,7 @@ class Attempt:
 
     @property
     def against(self) -> str:
-        """What the first reference is called."""
+        """Return what the first reference is called."""
         return self.problem.references[0].called if self.problem.references else ""
 
     @property
@@ -252,7 +252,7 @@ def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attemp
 
 
 def compiled(done: Attempt) -> Built | Failed:
-    """As ``workbench build`` does, which needs no GPU."""
+    """Compile it, as ``workbench build`` does without a GPU."""
     workspace = find_workspace(done.folder)
     study, names = workspace.study(done.study), [done.problem.baseline.name]
     limit = workspace.config.limits.seconds_per_step

@@ -102,7 +102,7 @@ def report_without_locks() -> None:
 
 @cache
 def command() -> Any:
-    """As ``app``, whose every call makes all of its parameters again."""
+    """Return ``app`` as a command, made once: every call of it makes all parameters again."""
     made = typer.main.get_command(app)
     for verb in made.commands.values():  # type: ignore[attr-defined]
         for parameter in verb.params:
@@ -151,7 +151,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def run(arguments: list[str] | None) -> int:
-    """As ``main``. Raises OSError where the standard streams take no more."""
+    """Run the command line, as ``main``. Raises OSError where the standard streams take no more."""
     try:
         code = command()(args=with_program(arguments), prog_name="workbench", standalone_mode=False)
     except ReaderGone as gone:

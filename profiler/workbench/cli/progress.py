@@ -117,7 +117,7 @@ class Progress:
         return f"timing, {which}, {where}" + (f": {event.variant}" if event.variant else "")
 
     def checked(self, event: Checked) -> None:
-        """What is right or unsupported is reported once for all shapes of a variant."""
+        """Report a check. What is right or unsupported is reported once for all shapes."""
         if self.checks and self.checks[0].variant != event.variant:
             self.tell_checks()
         if event.status in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):

@@ -90,7 +90,7 @@ class Stderr(Reporter):
 
 
 def executor(verb: str, on: str | None = None) -> Executor:
-    """Where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
+    """Return where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
     if on is None:
         return Local(verb, Stderr())
     from workbench.remote.cluster import DaskCluster
@@ -157,7 +157,7 @@ def flush() -> None:
 
 
 def abandon() -> None:
-    """What a stream could not take is lost: Python would complain of it once more at its end."""
+    """Drop what a stream could not take: Python would complain of it once more at its end."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()

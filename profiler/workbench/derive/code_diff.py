@@ -180,7 +180,7 @@ class CodeDiff:
         return ", ".join(f"{count:,} {said}" for count, said in counts if count)
 
     def sentence(self) -> str:
-        """What became of the code, in one line."""
+        """Return what became of the code, in one line."""
         before, after = self.numbers
         if self.is_same:
             return f"the same machine code, {sum(before.values()):,} instructions"
@@ -390,7 +390,9 @@ def _pairs(
 
 
 def _anchor(before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]) -> tuple[int, int]:
-    """Where to cut both in two: at a text that both have once, next to the middle of the first."""
+    """Return where to cut both in two: at a text that both have once, next to the middle of the
+    first.
+    """
     uniques = (np.unique(codes, return_counts=True) for codes in (before, after))
     shared = np.intersect1d(*(texts[counts == 1] for texts, counts in uniques))
     middle = len(before) // 2

@@ -48,7 +48,7 @@ LEVEL_NAMES = {"dram": "DRAM", "l2": "L2", "l1": "L1"}
 
 
 def resource(name: str) -> str:
-    """What people call a level of memory or a pipe."""
+    """Return what people call a level of memory or a pipe."""
     if name in PIPES:
         return f"{name.upper() if name != 'tensor' else name} pipe"
     return LEVEL_NAMES.get(name, name.replace("_", " "))
@@ -616,7 +616,9 @@ def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
 
 
 def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
-    """What reaches L2 beside stores; nothing after bulk copies, whose stores look like atomics."""
+    """Yield what reaches L2 beside stores; nothing after bulk copies, whose stores look like
+    atomics.
+    """
     sent = subject.megabytes("l1_to_l2")
     atomic = sent - subject.megabytes("global_write", "local_write")
     if subject.value("bulk_read") != 0 or atomic <= WASTED * sent:
@@ -857,7 +859,7 @@ def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
 
 
 def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
-    """What the next limit leaves of it."""
+    """Return what the next limit leaves of it."""
     spread = candidate.limit.stage in SPREAD
     name, share = subject.next_limit(candidate.relieved, spread=spread)
     room = max(0.0, 1 - share)

@@ -139,7 +139,7 @@ class TriedSource(Shown, Attempt):
 
     @property
     def ladder(self) -> Ablated:
-        """What was tried, and what it was compared with.
+        """Return what was tried, and what it was compared with.
 
         Raises EnvironmentLacks where nothing could be measured.
         """
@@ -353,9 +353,9 @@ class OpenStudy(Study):
         return f"study {self.name}: {len(self.shapes)} shapes, {len(self.variants)} variants"
 
     def evidence(self, shape: str | None = None, gpu: str | None = None) -> RecordedEvidence:
-        """What is recorded at a shape, the default one without a name: of that ``gpu``, else of
-        this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there is
-        none.
+        """Return what is recorded at a shape, the default one without a name: of that ``gpu``, else
+        of this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there
+        is none.
         """
         target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu)
         return RecordedEvidence(target)

@@ -56,7 +56,7 @@ def disassembled(cubin: bytes, name: str) -> Mapping[str, Instructions]:
 
 
 def parsed(text: str) -> dict[str, Instructions]:
-    """What ``nvdisasm -c`` prints; labels become the addresses that they stand at."""
+    """Return what ``nvdisasm -c`` prints; labels become the addresses that they stand at."""
     functions: dict[str, Instructions] = {}
     labels: dict[str, int] = {}
     waiting: list[str] = []

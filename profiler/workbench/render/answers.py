@@ -100,7 +100,7 @@ class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``show VARIANT``."""
+    """The answer of ``show VARIANT``."""
 
     study: str
     gpu: str
@@ -109,7 +109,7 @@ class VariantAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``ablate`` and ``profile``."""
+    """The answer of ``ablate`` and ``profile``."""
 
     study: str
     gpu: str
@@ -179,7 +179,7 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
 
 
 def row(ladder: Ablation, judged: Row) -> LadderRow:
-    """As ``ablate`` has it."""
+    """Return a row in the form that ``ablate`` has."""
     first = ranked.to_try(judged.advice, ladder.record)
     advice = first and [one.id for one in first]
     short = shown_fields(judged, *WHOLE_ROW)
@@ -224,7 +224,7 @@ def kernel(details: Details, group: LaunchGroup) -> KernelAnswer:
 
 
 class ReportAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``show FILE``. Keys of the report stand beside the others."""
+    """The answer of ``show FILE``. Keys of the report stand beside the others."""
 
     of_report: Report
     launches: Sequence[Launch]
@@ -253,7 +253,7 @@ def listed(group: LaunchGroup) -> ListedKernel:
 
 
 class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``profile -- PROGRAM``."""
+    """The answer of ``profile -- PROGRAM``."""
 
     program: Sequence[str]
     failure: str
@@ -263,7 +263,7 @@ class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VariantLines(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``show VARIANT --source``."""
+    """The answer of ``show VARIANT --source``."""
 
     variant: str
     files: Mapping[str, Sequence[SourceLine]]
@@ -271,7 +271,7 @@ class VariantLines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportLines(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``show FILE --source``."""
+    """The answer of ``show FILE --source``."""
 
     of_report: Report
     launch: int
@@ -282,7 +282,7 @@ class ReportLines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``advise``: ids that stay, and less than 4 KB for a variant."""
+    """The answer of ``advise``: ids that stay, and less than 4 KB for a variant."""
 
     study: str
     gpu: str

@@ -24,7 +24,7 @@ FLAT = ("columns", "of_row", "of_report")  # fields whose keys stand beside the 
 
 @cache
 def shown_names(record: Any) -> tuple[str, ...]:
-    """What a record shows: its fields with a ``repr``, then the properties marked ``shown``."""
+    """Return what a record shows: fields with a ``repr``, then properties marked ``shown``."""
     if issubclass(record, msgspec.Struct):
         return tuple(each.name for each in msgspec.structs.fields(record))
     every = {name: each for base in reversed(record.__mro__) for name, each in vars(base).items()}

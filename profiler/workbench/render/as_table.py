@@ -187,7 +187,7 @@ def _inside(blocks: Iterable[Block], of: str = "") -> Iterator[tuple[str, Block]
 
 
 def _parts(column: TableColumn, cell: Cell | None) -> Iterator[tuple[str, str]]:
-    """What JSON has of a cell, an object in a column a number; else its words."""
+    """Yield what JSON has of a cell, an object in a column a number; else its words."""
     key = column.json or column.key
     data = None if cell is None else cell.data
     if data is None:

@@ -176,7 +176,7 @@ def command(study: str, *words: str) -> Data:
 
 
 def _state(row: Row) -> str | None:
-    """What is wrong with its evidence at the shape of the answer; None for nothing."""
+    """Return what is wrong with its evidence at the shape of the answer; None for nothing."""
     if row.is_unsupported:
         return CheckResult.UNSUPPORTED
     return None if row.status == Status.CURRENT else row.status
@@ -201,7 +201,9 @@ def _failed(row: Row) -> list[Data] | None:
 
 
 def _judged(row: Row, of_gates: Data) -> Data:
-    """What gates say: in an object with its own shape, where that is another than the answer's."""
+    """Return what gates say: in an object with its own shape, where that is another than the
+    answer's.
+    """
     if not row.judged_at:
         return of_gates
     judged = {
@@ -220,7 +222,7 @@ def _why_kept(row: Row) -> str | None:
 
 
 def _wrong_check(row: Row) -> Data:
-    """Where a step that is wrong is wrong."""
+    """Return where a step that is wrong is wrong."""
     for shape, check in row.checks.items():
         if check.status == CheckResult.WRONG:
             return {
@@ -234,7 +236,7 @@ def _wrong_check(row: Row) -> Data:
 
 
 def limit(advice: Sequence[Advice] | None) -> Data:
-    """What limits, and the line that shows it."""
+    """Return what limits, and the line that shows it."""
     if not advice:
         return {}
     first = advice[0]
@@ -323,7 +325,7 @@ def _bottleneck(limit: Bottleneck) -> Data:
 
 
 def failed(why: Mapping[str, str]) -> list[Data] | None:
-    """What failed, by variant; None for nothing."""
+    """Return what failed, by variant; None for nothing."""
     return [{"variant": name, "why": short(text)} for name, text in why.items()] or None
 
 

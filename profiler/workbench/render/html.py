@@ -96,7 +96,7 @@ class Writer:
         return row.cells.get(column.key, Cell(()))
 
     def step(self, row: TableRow, head: Cell) -> str:
-        """Where the head of a row leads."""
+        """Return where the head of a row leads."""
         has_link = row.key not in self.steps or any(span.href for span in head.text)
         return "" if has_link else f"#{anchor(self.steps[row.key])}"
 

@@ -53,7 +53,7 @@ def quantity(x: float | None, unit: str) -> str:
 
 
 def unit_shown(unit: str) -> str:
-    """What stands beside a figure: nothing for counts, which carry their own k, M, G."""
+    """Return what stands beside a figure: nothing for counts, which carry their own k, M, G."""
     return "" if unit == COUNTS else unit
 
 
@@ -88,7 +88,7 @@ def factor(x: float) -> str:
 
 
 def fine(x: float) -> str:
-    """As ``factor``, of what has an interval: near one the third decimal decides."""
+    """Format a factor that has an interval: near one the third decimal decides."""
     return f"{number(x, 4)}x" if 1 < x < NEAR_ONE else factor(x)
 
 
@@ -145,7 +145,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """As ``printable``, of each line."""
+    """Make each line printable, as ``printable``."""
     return "\n".join(map(printable, text.split("\n")))
 
 

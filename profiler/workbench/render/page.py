@@ -215,7 +215,7 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]
 
 
 def _data(content: PageContent, files: PageFiles) -> dict[str, object]:
-    """What the script puts together where it is asked for: sources, diffs, and their costs."""
+    """Return what the script puts together on demand: sources, diffs, and their costs."""
     sides = [(name, name, side) for name, side in content.sides.items()]
     for change in content.changes.values():
         if change.sides:
@@ -309,8 +309,8 @@ def _cost_of_file(file: FileDiff) -> tuple[bool, bool, float]:
 
 
 def _heading(hunk: Hunk) -> list[Any]:
-    """Where a hunk stands, what its lines cost in words, their share of all samples on the side
-    where it is larger, and by what hunks are ordered; what changes no code costs nothing.
+    """Return where a hunk stands, what its lines cost in words, their share of all samples on the
+    side where it is larger, and by what hunks are ordered; what changes no code costs nothing.
     """
     if hunk.comments_only:
         return [where(hunk), COMMENTS, 0, 0]
@@ -380,7 +380,7 @@ def _line(cost: Cost, total: Cost, places: Mapping[str, int]) -> list[Any]:
 
 
 def beside(side: ProfiledSource, files: list[tuple[str, str]]) -> str:
-    """Which part of the samples the shown lines do not account for, or why nothing is known."""
+    """Return which part of the samples falls on no shown line, or why nothing is known."""
     if side.costs is None:
         why = f": {why_no_costs(side.why)}" if side.why else ""
         return f"Costs by line are {ABSENT}{why}."

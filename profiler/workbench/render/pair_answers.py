@@ -52,7 +52,7 @@ def _sides(pair: tuple[object, object]) -> Data:
 
 
 class PairAnswer(SourceCosts, frozen=True, kw_only=True):
-    """Of ``diff`` of two variants."""
+    """The answer of ``diff`` of two variants."""
 
     study: str
     gpu: str
@@ -113,7 +113,7 @@ def kernel_pair(read: PairRead, group: PairGroup) -> KernelPair:
 
 
 class ReportPair(msgspec.Struct, frozen=True, kw_only=True):
-    """Of ``diff`` of two reports."""
+    """The answer of ``diff`` of two reports."""
 
     before: Report
     after: Report

@@ -27,7 +27,7 @@ MOST_NAMED = 4  # variants of a command
 
 
 def brief(result: Builds) -> Data:
-    """What failed is built again; the rest is measured."""
+    """Return the answer: what failed is built again, the rest is measured."""
     verb, named = ("build", result.failed) if result.failed else ("ablate", result.builds)
     names = [each.variant for each in named]
     return {**shown_fields(result), **in_short.command(result.study, verb, *names[:MOST_NAMED])}

@@ -75,7 +75,7 @@ CEILINGS: list[Field[_Ceiling]] = [
 
 
 def ceilings(measured: MeasuredCeilings) -> Table:
-    """What was not collected last, with the reason."""
+    """Return what was not collected last, with the reason."""
     items: list[_Ceiling] = [(name, roof, "") for name, roof in measured.ceilings.items()]
     items += [(name, None, why) for name, why in measured.not_collected.items()]
     return table("ceilings", CEILINGS, items, key=lambda c: c[0])

@@ -142,7 +142,9 @@ def checks(rows: Sequence[CheckRow], *, wide: bool) -> Table:
 
 
 def reasons(checks: Sequence[CheckRow]) -> list[str]:
-    """What is wrong with a variant, each reason once: one that does not compile does so nowhere."""
+    """Return what is wrong with a variant, each reason once: one that does not compile does so
+    nowhere.
+    """
     shapes = grouped(((c.status, c.why), c.shape) for c in checks if c.wrong)
     return [
         f"{status} at {'every shape' if len(at) == len(checks) > 1 else ', '.join(at)}: {why}"

@@ -30,7 +30,7 @@ def data(result: Diagnosis) -> dict[str, object]:
 
 
 def brief(result: Diagnosis) -> dict[str, object]:
-    """What works, and each row that does not with its way out."""
+    """Return what works, and each row that does not with its way out."""
     from workbench.render.brief import command, short  # reads records: not without msgspec
 
     return {
@@ -58,7 +58,7 @@ def span(part: tuple[int, str]) -> Text:
 
 
 def blocks(result: Diagnosis, _: object) -> list[Block]:
-    """What there is, what works with it, and how to get what is missing."""
+    """Return what there is, what works with it, and how to get what is missing."""
     title = ": ".join(filter(None, [result.host, result.conclusion]))
     shown: list[Block] = [
         table("findings", FINDINGS, result.rows, key=lambda f: f.name),

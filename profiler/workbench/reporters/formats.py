@@ -45,7 +45,7 @@ def print_result(verb: str, result: Any, options: Any, note: Callable[[str], Non
 
 
 def data(reporter: Any, result: object, options: Any) -> object:
-    """What ``--json`` prints of a result, where it is long all of it with ``--full``."""
+    """Return what ``--json`` prints of a result, where it is long all of it with ``--full``."""
     if not hasattr(reporter, "data"):
         return result
     how = {"full": options.full} if hasattr(options, "full") else {}

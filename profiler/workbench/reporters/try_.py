@@ -105,7 +105,7 @@ def attempt_blocks(done: Attempt, *, profiled: bool) -> list[Block]:
 
 
 def introduction(problem: Problem, trial: Learned) -> list[Block]:
-    """What it is, what goes in and out, and what it is checked against."""
+    """Return what it is, what goes in and out, and what it is checked against."""
     inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
     lines = [words(f"takes {inputs}; gives {', '.join(trial.outputs)}")]
     lines.append(words(checked_by(problem, trial)))
@@ -201,7 +201,7 @@ def compiled_text(done: Attempt) -> str:
 
 
 def next_steps(done: Attempt) -> list[Text]:
-    """Where its lines are, and how to go on from there."""
+    """Return where its lines are, and how to go on from there."""
     if done.row is None or not done.row.time:
         return []
     variant = done.problem.baseline.name

@@ -77,7 +77,7 @@ def require_readable(
 
 
 def listed(folder: Path, end: str = "") -> list[Path]:
-    """What is in a folder and ends so, sorted; nothing where there is no such folder, and no
+    """Return what is in a folder and ends so, sorted; nothing where there is no such folder, and no
     hidden files. Raises EnvironmentLacks for a folder that cannot be read: it is not empty.
     """
     try:
@@ -348,7 +348,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path, rank: Rank = Rank.FOLDER, *, wait: bool = True) -> Iterator[bool]:
-    """As ``held``."""
+    """Lock a folder, as ``held`` does."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with held(handle, rank, folder, wait=wait) as can_lock:

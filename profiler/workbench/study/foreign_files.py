@@ -40,7 +40,7 @@ ENDINGS = {
 
 
 def kind_of(path: Path) -> tuple[str, str] | None:
-    """What a file is, and what to do with it; None for a report, and for what nothing tells.
+    """Return what a file is, and what to do with it; None for a report, and for what nothing tells.
 
     Raises OSError where it cannot be read.
     """

@@ -81,7 +81,7 @@ def line_in(path: Path, error: BaseException) -> str:
 
 
 def place_of(path: Path, frames: Sequence[tuple[str, int | None]]) -> str:
-    """As ``line_in``, of frames from the innermost to the outermost."""
+    """Return the line, as ``line_in``, of frames from the innermost to the outermost."""
     users = [f for f in frames if f[1] and (f[0] == str(path) or is_users(f[0]))]
     line = next((f":{number}" for file, number in users if file == str(path)), "")
     if users and users[0][0] != str(path):
@@ -101,7 +101,7 @@ FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
 
 
 def crash_in_words(path: str, text: str) -> tuple[str, str]:
-    """What ``noting_crashes`` has noted of a file, and a hint."""
+    """Return what ``noting_crashes`` has noted of a file, and a hint."""
     main_thread = text[text.rfind("most recent call first") :]  # the main thread is the last
     place = place_of(Path(path), [(file, int(line)) for file, line in FRAME.findall(main_thread)])
     if text.startswith("Timeout"):

@@ -53,7 +53,7 @@ def to_try(
 def first_look(
     advice: Sequence[Advice] | None, hottest: Spot | None, record: AdviceRecord | None = None
 ) -> list[Block]:
-    """What limits a kernel, its hottest line and what to try, in a line each."""
+    """Return what limits a kernel, its hottest line and what to try, in a line each."""
     first = ranked.to_try(advice, record)
     if not first:
         return [paragraph(f"limit: {ABSENT}" if first is None else NOTHING)]

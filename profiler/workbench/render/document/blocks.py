@@ -195,7 +195,7 @@ class Document:
 
 
 def warned(warnings: Sequence[str | Text]) -> list[Block]:
-    """What must be read first, where there is anything."""
+    """Return what must be read first, where there is anything."""
     return [Callout("Read this first", tuple(map(line, warnings)))] if warnings else []
 
 

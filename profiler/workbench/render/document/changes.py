@@ -89,8 +89,8 @@ class Counter:
 
 
 def counters(pair: Comparison) -> list[Counter]:
-    """Those that explain the largest factors: figures by their part in the change, then factors
-    that none of them speaks of. Where little moved, what stayed as it was says so.
+    """Return those that explain the largest factors: figures by their part in the change, then
+    factors that none of them speaks of. Where little moved, what stayed as it was says so.
     """
     top = pair.largest_changes.figures[:MOST_COUNTERS]
     shown = [Counter(f.label, f.before, f.after, f.unit, f.metric) for f in top]

@@ -73,7 +73,7 @@ def counter(name: str) -> Callable[[Cost], str]:
 
 
 def weight(hunk: Hunk) -> float:
-    """What a hunk costs on its dearer side: µs, or a share where there is no duration."""
+    """Return what a hunk costs on its dearer side: µs, or a share where there is no duration."""
     return max(_weight(hunk.before), _weight(hunk.after))
 
 

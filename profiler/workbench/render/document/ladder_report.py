@@ -69,7 +69,7 @@ def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
 
 
 def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> Document:
-    """As ``report``, with the changes on the path to the best variant in place of all steps."""
+    """Return the report with the changes on the path to the best variant in place of all steps."""
     shown = [row for row in ablation.path if row.verdict != Verdict.BASELINE]
     parts: list[Block] = [changes.change(row, ablation, diffs.get(row.variant)) for row in shown]
     blocks = parts or [paragraph("No variant was kept yet.")]
@@ -94,8 +94,8 @@ def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) ->
 
 
 def possible(ablation: Ablation) -> Iterator[Block]:
-    """What one call must compute and move, the time that this takes at the peaks of the GPU, and
-    the share of that which the best variant and each reference reach.
+    """Yield what one call must compute and move, the time that this takes at the peaks of the GPU,
+    and the share of that which the best variant and each reference reach.
     """
     work, peaks, best = ablation.work, ablation.ceilings, ablation.best
     mhz = best.time.sm_clock_mhz if best and best.time else None
@@ -207,7 +207,7 @@ def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
 
 
 def _baseline(ablation: Ablation) -> tuple[Section, ...]:
-    """Where the baseline loses its time."""
+    """Return where the baseline loses its time."""
     if not ablation.rows:
         return ()
     row = ablation.rows[0]

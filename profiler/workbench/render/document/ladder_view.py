@@ -120,7 +120,7 @@ def _in_pairs(shapes: list[str]) -> list[str]:
 
 
 def _left(judged: Ablation, steps: int) -> Iterator[str]:
-    """What ``--all`` has besides."""
+    """Yield what ``--all`` has besides."""
     count = len(result.warnings(judged))
     parts = [
         f"{n} {what}{'s' * (n != 1)}" for n, what in ((steps, "more step"), (count, "warning")) if n

@@ -140,7 +140,7 @@ def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
 
 
 def untimed(groups: Sequence[LaunchGroup]) -> list[Block]:
-    """Which launches the times and shares of ``group_table`` do not count."""
+    """Return which launches the times and shares of ``group_table`` do not count."""
     lost = [x for group in groups for x in group.launches if x.microseconds is None]
     text = f"duration {ABSENT} of launch {indices(lost)}: times and shares are of the others"
     return [paragraph(text)] if lost else []
@@ -164,7 +164,7 @@ def details(read: Details, launches: int = 1) -> Section:
 
 
 def in_short(read: Details) -> Section:
-    """What limits one launch, and what to try."""
+    """Return what limits one launch, and what to try."""
     return _section(read.launch, advice.first_look(read.advice, read.hottest))
 
 

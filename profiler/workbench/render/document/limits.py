@@ -36,7 +36,7 @@ SCOPES = {"global": "of the runtime", "local": "of the part that the rule covers
 
 
 def of_several(limit: Bottleneck) -> Text:
-    """Which kernel, where a call has several."""
+    """Return which kernel, where a call has several."""
     if limit.part >= 1:
         return ()
     return line(" in ", code(limit.kernel), f", {percent(limit.part)} of the durations")

@@ -63,8 +63,8 @@ def figure_pairs(
 
 
 def memory(names: Names, before: Figures, after: Figures) -> Fold:
-    """What went through the memory hierarchy, without what stayed at zero; what was not collected
-    is said.
+    """Return what went through the memory hierarchy, without what stayed at zero; what was not
+    collected is said.
     """
     parts = [key for key in MEMORY_LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
     shown = figure_pairs(names, before, after, parts, "memory")
@@ -84,7 +84,7 @@ def _factor(before: Figure | None, after: Figure | None) -> str:
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:
-    """What limits the occupancy on either side."""
+    """Return what limits the occupancy on either side."""
     parts = (f"{name} {', '.join(side) or ABSENT}" for name, side in zip(names, sides, strict=True))
     return paragraph(f"occupancy limited by: {'; '.join(parts)}")
 
@@ -97,7 +97,9 @@ def _compared(
     *,
     source: bool,
 ) -> list[Block]:
-    """What moved, and the figures of both; ``source`` leaves the costliest hunks to the diff."""
+    """Return what moved, and the figures of both; ``source`` leaves the costliest hunks to the
+    diff.
+    """
     old, new = (side.figures for side in sides)
     parts = [
         *(why.account(pair) if pair else []),

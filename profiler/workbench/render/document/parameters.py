@@ -137,7 +137,7 @@ def counts(count: int) -> str:
 
 
 def account(sweep: Sweep) -> list[Text]:
-    """What became of the combinations, and the best and how sure that is."""
+    """Return what became of the combinations, and the best and how sure that is."""
     fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
     parts = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
@@ -177,6 +177,6 @@ def best_words(sweep: Sweep) -> Text:
 
 
 def _against(sweep: Sweep) -> str:
-    """What the picking sessions said, where that is another figure."""
+    """Return what the picking sessions said, where that is another figure."""
     picked = sweep.best.over_default if sweep.best else None
     return f" (when it was picked {factor(picked.ratio)})" if picked else ""

@@ -263,7 +263,7 @@ def shape_name(shape: str, ablation: Ablation) -> str:
 
 
 def described(shape: str, ablation: Ablation) -> str:
-    """As ``shape_name``; behind a name that says something else stand its parameters."""
+    """Name a shape, as ``shape_name``, with its parameters where the name says something else."""
     name, parameters = shape_name(shape, ablation), ablation.shapes.get(shape, {})
     return f"{name} ({shape_words(parameters)})" if parameters and name == shape else name
 

@@ -88,7 +88,7 @@ def over_sizes(ablation: Ablation) -> Iterator[str | Text]:
 
 
 def _claim(ablation: Ablation) -> str:
-    """What another run is expected to show of the first of these ratios."""
+    """Return what another run is expected to show of the first of these ratios."""
     claimed = ablation.claimed
     if claimed is None:
         return ""
@@ -134,7 +134,7 @@ def _basis(ablation: Ablation) -> str:
 
 
 def calls(ablation: Ablation) -> tuple[Text, ...]:
-    """Which references are more than a kernel, in one sentence each kind of call."""
+    """Return which references are more than a kernel, in one sentence each kind of call."""
     calls = ((call, row.variant) for row in ablation.references if (call := call_of(row)))
     return tuple(
         line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")

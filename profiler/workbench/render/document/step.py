@@ -67,8 +67,8 @@ def step_chart(variant: str) -> str:
 
 
 def details(row: Row, here: Row, where: str) -> Fold:
-    """What most readers skip; ``here`` is the row at the shape where the step is judged, which
-    ``where`` names if that is not the table's.
+    """Return what most readers skip; ``here`` is the row at the shape where the step is judged,
+    which ``where`` names if that is not the table's.
     """
     assert row.step is not None
     blocks: list[Block] = []
@@ -105,7 +105,7 @@ def gates(row: Row) -> Table:
 
 
 def _result(gate: Gate) -> str:
-    """What is open and not binding leaves the verdict alone."""
+    """Return the state of a gate; one that is open and not binding leaves the verdict alone."""
     informs = gate.state == GateState.OPEN and not gate.binding
     return f"{gate.state}, does not decide" if informs else gate.state
 

@@ -58,7 +58,7 @@ MEMORY = "The memory hierarchy, from the kernel to DRAM"
 
 
 def origin(ablation: Ablation) -> Paragraph:
-    """Where the figures come from: the first thing a reader must know."""
+    """Return where the figures come from: the first thing a reader must know."""
     ncu = ablation.environment.ncu
     shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
     return paragraph(
@@ -112,7 +112,7 @@ def figure_table(
 
 
 def marked(*sides: Mapping[str, Figure]) -> list[Block]:
-    """What the mark behind a figure means, where one has it."""
+    """Return what the mark behind a figure means, where one has it."""
     every = (figure for side in sides for figure in side.values())
     return [paragraph(IMPOSSIBLE)] if any(map(impossible, every)) else []
 
@@ -207,7 +207,7 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
 
 
 def _calls(row: Row, ablation: Ablation) -> list[str]:
-    """What else is in a call, its own or that of a reference that it is compared with."""
+    """Return what else is in a call, its own or that of a reference that it is compared with."""
     if call := call_of(row):
         return [f"one call is {call}"]
     against = [

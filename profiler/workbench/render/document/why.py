@@ -56,7 +56,7 @@ def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
 
 
 def stall_table(pair: Comparison) -> Table | None:
-    """What the warps were doing, and the duration last; None without samples on both sides."""
+    """Return what the warps did, the duration last; None without samples on both sides."""
     times = pair.stall_microseconds
     if not times:
         return None
@@ -94,7 +94,7 @@ def surprise(move: FigureChange) -> str:
 
 
 def largest_changes(pair: Comparison) -> list[Block]:
-    """What moved, the launch parameters that changed, and what only followed the duration."""
+    """Return what moved, changed launch parameters, and what only followed the duration."""
     top = pair.largest_changes.figures
     blocks: list[Block] = [table("largest-changes", LARGEST_CHANGES, top, key=lambda m: m.figure)]
     if not top:
