@@ -32,7 +32,7 @@ class Bisected:
     @property
     @shown
     def untested(self) -> list[str]:
-        """In full."""
+        """The commits that could not be tested, in full."""
         return [commit.sha for commit in self.skipped]
 
 

@@ -34,7 +34,7 @@ class VariantBuild:
 
 @dataclass(frozen=True)
 class Builds:
-    """What became of each variant."""
+    """The outcome of each variant."""
 
     study: str
     builds: tuple[VariantBuild, ...]
@@ -45,7 +45,7 @@ class Builds:
 
     @property
     def exit_code(self) -> int:
-        """That of a missing package, where nothing else went wrong."""
+        """Return the exit code: that of a missing package, where nothing else went wrong."""
         lacks = all(each.lacks for each in self.failed)
         wrong = EnvironmentLacks if lacks else ToolFailed
         return wrong.exit_code if self.failed else 0

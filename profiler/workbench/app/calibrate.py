@@ -37,7 +37,9 @@ def calibrate(
 
 
 def _capture_peaks(study: Study, folder: EvidenceFolder) -> Peaks | None:
-    """Of the first capture of this GPU that has them, the default shape's before others'."""
+    """Return the peaks of the first capture of this GPU that has them, the default shape's before
+    others'.
+    """
     for shape in dict.fromkeys([study.default_shape, *study.shapes]):
         every = load(study, folder, {shape: study.variants}, captures=[shape], samples=False)
         captures = [known.capture for known in every[shape].variants.values() if known.capture]

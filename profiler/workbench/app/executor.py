@@ -113,11 +113,11 @@ class Executor(ABC):
 
     @abstractmethod
     def require_gpu(self) -> Gpu:
-        """For what needs no ncu. Raises EnvironmentLacks."""
+        """Return the GPU, for what needs no ncu. Raises EnvironmentLacks."""
 
     @abstractmethod
     def package_version(self, name: str) -> str | None:
-        """Of a distribution that is installed there; falsy where it is not."""
+        """Return the version of a distribution that is installed there; falsy where it is not."""
 
     @abstractmethod
     def doctor(self) -> Diagnosis:
@@ -166,8 +166,8 @@ class Executor(ABC):
             self.note(text)
 
     def ledger(self, workspace: Workspace) -> list[SpentEntry]:
-        """In the order in which they were written; lines that are damaged are reported, and not
-        counted.
+        """Read the ledger in the order in which they were written; lines that are damaged are
+        reported, and not counted.
         """
         from workbench.evidence import store
         from workbench.evidence.journal import SpentEntry
@@ -246,8 +246,8 @@ class Local(Executor):
 
     @contextmanager
     def spending(self, task: Task) -> Iterator[None]:
-        """What is done inside is measuring. It begins when no other command of this user measures
-        on the GPU.
+        """Charge what is done inside as measuring. It begins when no other command of this user
+        measures on the GPU.
         """
         gpu = machine.find_gpu()
         with self.alone_on_the_gpu():  # or two commands would spend the same rest of a budget
@@ -266,7 +266,7 @@ class Local(Executor):
 
 @cache
 def cubin_folder() -> Path:
-    """For as long as this process lives."""
+    """Keep compiled kernels in a folder for as long as this process lives."""
     stack = ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(temporary_folder())

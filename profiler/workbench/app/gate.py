@@ -173,7 +173,7 @@ def compare(
 def with_machine_code(
     executor: Executor, changes: StudyChanges, sides: tuple[Side, Side], cubins: Path
 ) -> StudyChanges:
-    """With a finding for each kernel whose machine code changed, where nvdisasm is installed."""
+    """Add a finding for each kernel whose machine code changed, where nvdisasm is installed."""
     told = []
     for change in changes.changes:
         old, new = (side.built.get(change.variant) for side in sides)
@@ -209,13 +209,13 @@ class Gated:
     @property
     @shown
     def base(self) -> str:
-        """In full."""
+        """The hash of the older commit, in full."""
         return self.older.sha
 
     @property
     @shown
     def head(self) -> str:
-        """In full."""
+        """The hash of the newer commit, in full."""
         return self.newer.sha
 
     @property

@@ -73,7 +73,7 @@ def judged(
 def _with_record(
     judged: Ablation, target: Target, kept: Mapping[str, AdviceRecord], path: Path | None
 ) -> Ablation:
-    """Its own record is written to ``path``."""
+    """Add the record of advice. The study's own record is written to ``path``."""
     study, workspace = target.study, target.workspace
     records = {name: kept[name] for name in workspace.studies() if name in kept}
     whole = [row.variant for row in judged.rows] == [step.variant for step in study.ladder.steps]
@@ -85,7 +85,7 @@ def _with_record(
 
 
 def _read(path: Path) -> tuple[Mapping[str, AdviceRecord], str]:
-    """Without a file nothing; of one that cannot be read what is wrong with it."""
+    """Read the records: none without a file, and what is wrong with one that cannot be read."""
     try:
         return (store.read_record(path, TrackRecord).studies if stands(path) else {}), ""
     except WorkbenchError as error:
@@ -225,7 +225,7 @@ def _judged(target: Target, fix: str, ensured: Ensured, *, provisional: bool) ->
 
 
 def _by_known_gates(row: Row, target: Target) -> Row:
-    """With the verdict of the gates for which the first sessions have evidence."""
+    """Judge a row by the gates for which the first sessions have evidence."""
     if row.step is None or row.step.parent is None or row.deciding_speedup is None:
         return row
     gates = target.workspace.config.gates

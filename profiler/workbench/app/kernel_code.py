@@ -54,8 +54,8 @@ class MachineCodeResult:
 
 
 def code_of_captures(target: Target, before: str, after: str) -> MachineCodeResult:
-    """Of the captures of two variants. Raises EnvironmentLacks or CannotTell where one is missing
-    or stale, and UsageError where it has no instructions.
+    """Compare the code of the captures of two variants. Raises EnvironmentLacks or CannotTell where
+    one is missing or stale, and UsageError where it has no instructions.
     """
     listings = [instructions_of(current_capture(target, n)[2], n) for n in (before, after)]
     code = KernelCode(f"{before} → {after}", machine_code_diff(*listings))
@@ -66,8 +66,8 @@ def code_of_captures(target: Target, before: str, after: str) -> MachineCodeResu
 def compiled_code(
     executor: Executor, workspace: Workspace, study: Study, names: Sequence[str], why: str
 ) -> MachineCodeResult:
-    """Of two variants that are compiled now; ``why`` there are no captures. Raises UsageError where
-    one does not compile, and as ``build_only`` and ``disassembled``.
+    """Compare the code of two variants that are compiled now; ``why`` there are no captures. Raises
+    UsageError where one does not compile, and as ``build_only`` and ``disassembled``.
     """
     study, names = including(study, list(names))
     with temporary_folder() as cubins, executor.reporter.progress() as hear:
@@ -82,7 +82,9 @@ def compiled_code(
 
 
 def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> MachineCodeResult:
-    """Of two builds whose binaries are kept in a folder. Raises as ``disassembled``."""
+    """Compare the code of two builds whose binaries are kept in a folder. Raises as
+    ``disassembled``.
+    """
     binaries = kept_cubins(cubins)
     sides = [_functions(built, binaries) for built in (before, after)]
     for built, side in zip((before, after), sides, strict=True):
@@ -109,7 +111,7 @@ def kept_cubins(folder: Path) -> dict[str, bytes]:
 
 
 def _functions(built: Built, binaries: Mapping[str, bytes]) -> dict[str, Listing]:
-    """By kernel, with the macros that it was compiled with."""
+    """Return functions by kernel, with the macros that it was compiled with."""
     return {
         f"{kernel.kernel} {defines}".strip(): listing_of(
             disassembled(binaries[kernel.code], kernel.source)[kernel.kernel]
@@ -136,7 +138,9 @@ def listing_of(code: Instructions) -> Listing:
 
 
 def code_of_binaries(before: Path, after: Path) -> MachineCodeResult:
-    """Of two cubin files: functions of one name belong together, or the only one of each."""
+    """Compare the code of two cubin files: functions of one name belong together, or the only one
+    of each.
+    """
     sides = [
         {name: listing_of(code) for name, code in disassembled(contents(p), p.name).items()}
         for p in (before, after)
@@ -163,7 +167,9 @@ def _paired(
 
 
 def code_of_reports(before: Report, after: Report, matching: Matching) -> MachineCodeResult:
-    """Of the launches that match; raises UsageError where a report has no instructions."""
+    """Compare the code of the launches that match; raises UsageError where a report has no
+    instructions.
+    """
 
     def listing(report: Report, launch: Launch) -> Listing:
         return instructions_of(load_capture(report.path, (launch.index,)), launch.kernel)

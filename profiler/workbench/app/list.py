@@ -85,7 +85,7 @@ def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence
 
 
 def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceState]]:
-    """By variant; a folder is opened once, and read once a shape."""
+    """Return the state of evidence by variant; a folder is opened once, and read once a shape."""
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
     states: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
     for folder in folders(workspace, study.name):

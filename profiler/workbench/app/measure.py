@@ -66,18 +66,20 @@ def _always_checked(study: Study) -> list[str]:
 
 
 def is_checked(study: Study, shape: str, evidence: VariantEvidence) -> bool:
-    """As it is now, at this shape and at those where it always is; nothing compiles at a call."""
+    """Whether it was checked as it is now, at this shape and at those where it always is; nothing
+    compiles at a call.
+    """
     here = shape in evidence.checks and is_checked_elsewhere(study, shape, evidence)
     return here and not is_compiling(source_files(study, study.variants[evidence.variant]))
 
 
 def is_checked_elsewhere(study: Study, shape: str, evidence: VariantEvidence) -> bool:
-    """As it is now, at all other shapes where every variant always is."""
+    """Whether it was checked as it is now, at all other shapes where every variant always is."""
     return all(name in evidence.checks for name in _always_checked(study) if name != shape)
 
 
 def first_look(target: Target) -> Target:
-    """In few sessions, without references alone or a referee."""
+    """Time in few sessions, without references alone or a referee."""
     config = target.workspace.config
     timing = structs.replace(
         config.timing,
@@ -197,7 +199,7 @@ def captured(target: Target, names: list[str]) -> list[str]:
 
 
 def needed(target: Target, names: list[str]) -> list[str]:
-    """With the baseline, whose time is compared and whose capture may take minutes."""
+    """Add the baseline, whose time is compared and whose capture may take minutes."""
     baseline = target.study.ladder.steps[0].variant
     return list(dict.fromkeys([*captured(target, names), baseline]))
 
@@ -216,7 +218,9 @@ def ensure(wanted: Wanted, *, fresh: bool = False) -> Ensured:
 
 
 def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
-    """Of each in its turn; on a remote target all of them together, before the first."""
+    """Measure what is missing of each in its turn; on a remote target all of them together, before
+    the first.
+    """
     if every and every[0].target.executor.at_once:
         yield from _carried_out([(wanted, wanted.plan(fresh=fresh)) for wanted in every])
         return

@@ -215,8 +215,8 @@ def add_agents(root: Path) -> list[Path]:
 
 
 def new_workspace(root: Path, template: str, *, agents: bool = False) -> NewWorkspace:
-    """With ``agents`` also the files for coding agents. Raises UsageError for an unknown template,
-    and where there is a study already.
+    """Write a workspace, with ``agents`` also the files for coding agents. Raises UsageError for an
+    unknown template, and where there is a study already.
     """
     files = (for_agents() if agents else {}) | files_of(template)
     ignored = files.pop(Path(IGNORED.lstrip("."))).decode().splitlines()
@@ -274,7 +274,7 @@ def parent_of(study: Study, name: str) -> str:
 
 
 def change_text(text: str) -> str:
-    """In a line. Raises UsageError for none."""
+    """Return the change in a line. Raises UsageError for none."""
     change = " ".join(text.split())
     if not change:
         raise UsageError(

@@ -58,7 +58,7 @@ class Side:
 
     @cached_property
     def folder(self) -> EvidenceFolder | None:
-        """That of the newest evidence that the commit holds, at the study's own shape."""
+        """The folder of the newest evidence that the commit holds, at the study's own shape."""
         shape = self.study.default_shape
         return latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
 
@@ -200,13 +200,15 @@ def build_all(
 
 @dataclass(frozen=True)
 class Together:
-    """What came of it: the evidence of the joint study, and why variants of it failed."""
+    """The result of the joint study: the evidence of the joint study, and why variants of it
+    failed.
+    """
 
     evidence: ShapeEvidence
     failures: Mapping[str, str] = field(default_factory=dict)
 
     def at(self, commit: AtCommit, name: str) -> AtCommit:
-        """With what was measured of it; ``name`` is what it is called in the joint study."""
+        """Add what was measured of a variant; ``name`` is what it is called in the joint study."""
         timing, evidence = fullest_timing(self.evidence, [name]), self.evidence.variants[name]
         why = timing.wrong.get(name, "") if timing else ""
         return replace(

@@ -28,7 +28,7 @@ class SpendingLimit:
 
 @dataclass(frozen=True)
 class Spending:
-    """What measuring has cost so far, and what the budget leaves."""
+    """The cost of measuring so far, and what the budget leaves."""
 
     spent: list[Spent]
     limits: list[SpendingLimit]

@@ -114,7 +114,7 @@ def require_current(stale: Collection[str]) -> None:
 
 
 def in_place(message: str, study: Study) -> str:
-    """With the paths of the user's files for the names under which they are compiled."""
+    """Put the paths of the user's files for the names under which they are compiled."""
     return message.replace(virtual_name(study.name, ""), f"{shown_path(study.folder)}/")
 
 
@@ -255,8 +255,8 @@ def folder_of(target: Target, gpu: str) -> EvidenceFolder:
 
 
 def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) -> list[Target]:
-    """Of several shapes those that a table of them may be made of: recorded in that folder, else
-    in the one that has the most of them. What is left out is noted.
+    """Keep those of several shapes that a table of them may be made of: recorded in that folder,
+    else in the one that has the most of them. What is left out is noted.
     """
     if not targets or targets[0].live:
         return list(targets)
@@ -275,7 +275,7 @@ def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) 
 
 
 def recorded(target: Target) -> list[EvidenceFolder]:
-    """Of the study on every GPU, that of the target among them."""
+    """Return the evidence folders of the study on every GPU, that of the target among them."""
     others = evidence_folders(target.workspace.ablations, target.study.name)
     return [target.folder, *(each for each in others if each != target.folder)]
 

@@ -45,7 +45,7 @@ class TriedReference:
 
 @dataclass(frozen=True)
 class Attempt:
-    """What became of a file that was tried.
+    """The outcome of a file that was tried.
 
     ``folder`` is the workspace that was made of it, with the one study ``study``, judged at
     ``shape``. ``judged`` and ``failures`` are None and empty where nothing could be measured here:
@@ -239,7 +239,7 @@ def cache() -> Path:
 
 
 def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attempt:
-    """With what the engine makes of it: checked, timed in sessions, profiled."""
+    """Add what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(executor, done.folder, done.study, done.shape)
     target = first_look(target) if asked.quick else target
     names = needed(target, [done.problem.baseline.name])

@@ -9,7 +9,9 @@ from workbench.errors import WorkbenchError
 
 @printing()
 def show(options: object, result: object) -> None:
-    """In the format of the options. After an answer in JSON an error goes to stderr alone."""
+    """Print a result in the format of the options. After an answer in JSON an error goes to stderr
+    alone.
+    """
     from workbench.reporters import formats
 
     verb = type(options).__name__.removesuffix("Options").lower()

@@ -96,7 +96,7 @@ class Progress:
                 self.line(f"failed {event.variant} ({event.phase}): {what}")
 
     def timed(self, session: Session) -> None:
-        """With its own number: they begin anew where a variant broke them."""
+        """Report a session with its own number: they begin anew where a variant broke them."""
         if session.alone:
             self.line("timed references alone")
             return

@@ -16,7 +16,9 @@ from workbench.render.page import PageContent
 
 
 def open_page(path: Path) -> None:
-    """In a browser; where nobody would see one, over ssh and without a display, print its path."""
+    """Open a page in a browser; where nobody would see one, over ssh and without a display, print
+    its path.
+    """
     import webbrowser
 
     screen = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()

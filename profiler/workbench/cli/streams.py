@@ -69,7 +69,7 @@ def note(text: str) -> None:
 
 
 def note_failures(failures: Mapping[str, str], study: Study) -> None:
-    """With the paths of the user's files."""
+    """Report failures with the paths of the user's files."""
     from workbench.app.target import in_place
 
     for name, why in failures.items():
@@ -77,7 +77,7 @@ def note_failures(failures: Mapping[str, str], study: Study) -> None:
 
 
 class Stderr(Reporter):
-    """What a verb reports besides its result."""
+    """The channel for all that a verb reports besides its result."""
 
     def note(self, text: str) -> None:
         note(text)

@@ -190,7 +190,7 @@ class CodeDiff:
 
     @cached_property
     def hunks(self) -> tuple[CodeHunk, ...]:
-        """In the order of the code. Other registers alone make no hunk."""
+        """The hunks in the order of the code. Other registers alone make no hunk."""
         changed = [
             number
             for number, row in enumerate(self.rows)
@@ -284,8 +284,9 @@ def _together(costs: tuple[InstructionCost, ...]) -> InstructionCost:
 
 
 class _Forms(NamedTuple):
-    """What instructions are compared by, as numbers: texts, without the names of registers, and
-    without constants too. ``targets`` are indices of the instructions that they jump to.
+    """The forms that instructions are compared by, as numbers: texts, without the names of
+    registers, and without constants too. ``targets`` are indices of the instructions that they jump
+    to.
     """
 
     texts: npt.NDArray[np.int32]

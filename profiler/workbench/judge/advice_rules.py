@@ -99,7 +99,7 @@ class AdvisedKernel:
     calls: Mapping[Place, Place] = field(default_factory=dict)
 
     def value(self, name: str) -> float | None:
-        """Of a figure; None where it was not collected."""
+        """Return the value of a figure; None where it was not collected."""
         figure = self.figures.get(name)
         return figure.value if figure else None
 
@@ -156,7 +156,7 @@ class AdvisedKernel:
         return max(self.paths, key=lambda name: self.paths[name], default="")
 
     def total(self, counter: str) -> float:
-        """Of a counter, over all lines."""
+        """Return the sum of a counter, over all lines."""
         return added(self.lines.get(counter, {}).values())
 
     def spot(self, *counters: str) -> Spot | None:
@@ -835,7 +835,7 @@ class Advice:
 
     @property
     def expected(self) -> float:
-        """By which advice is ranked where there is no record."""
+        """The value that ranks advice where there is no record."""
         return self.saved * self.sure
 
 

@@ -135,7 +135,7 @@ def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Abla
 
 @dataclass(frozen=True, repr=False)
 class TriedSource(Shown, Attempt):
-    """What became of a source that was tried."""
+    """The outcome of a source that was tried."""
 
     @property
     def ladder(self) -> Ablated:
@@ -153,7 +153,7 @@ class TriedSource(Shown, Attempt):
         return self.ladder.table()
 
     def _blocks(self) -> Sequence[Block]:
-        """As the verb prints it, and the charts of the ladder."""
+        """Return what the verb prints, and the charts of the ladder."""
         parts = attempt_blocks(self, profiled=True)
         charts = self.ladder._blocks() if self.judged else ()
         return [*parts, *(block for block in charts if isinstance(block, Chart))]
@@ -219,7 +219,7 @@ class ComparedReports(Shown, ReportPairResult):
 
 
 class Advised(tuple[Advice, ...]):
-    """What to try next, the best first."""
+    """A list of changes to try next, the best first."""
 
     def __repr__(self) -> str:
         """One line a change, as ``show`` begins."""

@@ -22,7 +22,7 @@ _JUMP = re.compile(r"`\((\.L_\w+)\)")
 
 
 def find() -> str:
-    """Its path: on PATH, in the CUDA toolkit, or of the wheel nvidia-cuda-nvdisasm. Raises
+    """Return its path: on PATH, in the CUDA toolkit, or of the wheel nvidia-cuda-nvdisasm. Raises
     EnvironmentLacks.
     """
     wheels = (Path(entry or ".", "nvidia", "cu13", "bin", TOOL) for entry in sys.path)

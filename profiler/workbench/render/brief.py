@@ -79,7 +79,7 @@ def number(value: float | None) -> float | None:
 
 
 def ratio(over: Ratio | None) -> list[float | None] | None:
-    """With both ends of its interval."""
+    """Return a ratio with both ends of its interval."""
     return [number(x) for x in (over.ratio, over.low, over.high)] if over else None
 
 
@@ -106,7 +106,7 @@ def short(text: str) -> str:
 
 
 def identity(ladder: Ablation, row: Row) -> str:
-    """Of its evidence: ``show`` takes it."""
+    """Return the id of its evidence, which ``show`` takes."""
     day = ladder.date[:10].replace("-", "")
     return f"{ladder.study}/{ladder.shape}/{row.variant}" + (f"@{day}" if day else "")
 
@@ -393,7 +393,7 @@ def error(why: WorkbenchError | None) -> Data:
 
 
 def _cut(text: str, most: int) -> str:
-    """Its beginning, of at most so many bytes in JSON."""
+    """Return the beginning of a text, of at most so many bytes in JSON."""
     while len(json.dumps(text)) > most:
         text = text[: len(text) * 9 // 10]
     return text

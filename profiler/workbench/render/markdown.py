@@ -133,7 +133,7 @@ def bullets(block: Bullets) -> str:
 
 
 def _attribute(text: str) -> str:
-    """For the HTML that is written here: no blank line may end its block."""
+    """Escape text for the HTML that is written here: no blank line may end its block."""
     return escape(harmless(one_line(text)))
 
 

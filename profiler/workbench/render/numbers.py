@@ -172,7 +172,7 @@ def clip(text: str, width: int | None) -> str:
 
 
 def whole_words(text: str, width: int) -> str:
-    """As many words as fit, without one at the end that needs a next; a long one is cut."""
+    """Return as many words as fit, without one at the end that needs a next; a long one is cut."""
     if len(text) <= width:
         return text
     kept = text[: width + 1].rpartition(" ")[0].split()

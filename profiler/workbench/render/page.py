@@ -83,8 +83,8 @@ class StepDiff(NamedTuple):
 
 @dataclass(frozen=True)
 class PageContent:
-    """What a page shows. ``sides``, ``changes`` and ``figures`` are by variant; ``opened`` is the
-    step that is open at first.
+    """The content of a page. ``sides``, ``changes`` and ``figures`` are by variant; ``opened`` is
+    the step that is open at first.
     """
 
     brand: str

@@ -24,7 +24,7 @@ MOST_SHIFTS = 20
 
 
 class SourceCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the sources of two sides; sums are of what each side's lines cost."""
+    """The answer about the sources of two sides; sums are of what each side's lines cost."""
 
     not_collected: Mapping[str, str]
     hunks: tuple[Hunk, ...]
@@ -136,7 +136,7 @@ class FigurePair(msgspec.Struct, frozen=True, kw_only=True):
 def figure_pairs(
     before: Mapping[str, Figure], after: Mapping[str, Figure]
 ) -> dict[str, FigurePair]:
-    """By the id of the figure."""
+    """Return pairs by the id of the figure."""
     return {
         key: FigurePair(
             before=old.value if (old := before.get(key)) else None,

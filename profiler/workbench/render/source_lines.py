@@ -133,7 +133,7 @@ Listing = Mapping[str, Sequence[SourceLine]]
 
 
 def hottest_first(files: Listing) -> Listing:
-    """By stall samples: headers that a kernel merely includes come last."""
+    """Sort files by stall samples: headers that a kernel merely includes come last."""
     return dict(sorted(files.items(), key=lambda item: -sum(x.samples or 0 for x in item[1])))
 
 

@@ -96,10 +96,10 @@ WIDTH = 88  # of a line of a docstring
 
 @dataclass(frozen=True, kw_only=True)
 class PackageText:
-    """What the templates print beside the facts. ``dependencies`` are as pip writes them, ``archs``
-    those that there are cubins for, by ``compiler``; ``other_code`` says which of them are not the
-    machine code that was measured, "" for none; ``licence`` is an SPDX expression, "" where
-    none is known, and ``has_licence`` whether its text is there.
+    """The values that templates print beside the facts. ``dependencies`` are as pip writes them,
+    ``archs`` those that there are cubins for, by ``compiler``; ``other_code`` says which of them
+    are not the machine code that was measured, "" for none; ``licence`` is an SPDX expression, ""
+    where none is known, and ``has_licence`` whether its text is there.
     """
 
     facts: Facts
@@ -123,7 +123,7 @@ class PackageText:
 
 
 def texts(package: PackageText, environment: jinja2.Environment) -> Mapping[str, str]:
-    """By their paths in the package's folder."""
+    """Return the files by their paths in the package's folder."""
     facts = package.facts
     top = f"torch-ext/{facts.package}"
     values = {
@@ -196,7 +196,7 @@ def _extents(fixed: Sequence[tuple[int, int, int]], which: int, rank: int) -> li
 
 
 def _plain(text: str) -> str:
-    """In a line that ends neither a docstring nor a string of TOML."""
+    """Put text in a line that ends neither a docstring nor a string of TOML."""
     return " ".join(text.replace('"', "'").replace("\\", "/").split())
 
 

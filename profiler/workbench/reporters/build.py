@@ -44,7 +44,7 @@ class CompiledKernel:
 
 
 def source_of(built: BuiltKernel) -> str:
-    """With the compiler, where it is named."""
+    """Name a source with the compiler, where it is named."""
     return " by ".join(filter(None, (built.source, built.compiler)))
 
 
@@ -63,7 +63,7 @@ COMPILED: list[Field[CompiledKernel]] = [
 
 
 def blocks(result: Builds, _: object) -> list[Block]:
-    """Of those that compiled; empty where none did."""
+    """Show those that compiled; empty where none did."""
     built = [each for each in result.builds if not each.error]
     kernels = [
         CompiledKernel(each.variant, kernel, defines, len(each.warnings))

@@ -114,7 +114,7 @@ class VariantChecks:
 
     @property
     def wrong(self) -> str:
-        """By status and reason; those that were not looked at are reported too."""
+        """Return variants by status and reason; those that were not looked at are reported too."""
         parts = reasons(self.checks)
         missing = Counter(c.status for c in self.checks if c.status in (ABSENT, Status.STALE))
         parts += [f"{status} at {count}" for status, count in missing.items()]

@@ -35,7 +35,7 @@ def blocks(result: ListedStudies, options: Any) -> list[Block]:
 
 
 def data(result: ListedStudies, *, full: bool) -> object:
-    """Of evidence its ``state`` in one word, or all."""
+    """Return the studies; the ``state`` of evidence in one word, or all of it."""
     if full:
         return result
     shown = [
@@ -55,7 +55,7 @@ def data(result: ListedStudies, *, full: bool) -> object:
 
 
 def brief(result: ListedStudies) -> dict[str, object]:
-    """Of one study every variant and its evidence in words; of several how many there are."""
+    """Return each variant of one study with its evidence, and of several how many there are."""
     studies = [
         {
             "study": listed.study,

@@ -48,7 +48,7 @@ def _sweep(sweep: Sweep) -> Data:
 
 
 def _size(sizes: OverSizes, shape: str) -> Data:
-    """Its ratio is over the fastest reference there."""
+    """Return a size; its ratio is over the fastest reference there."""
     size = {"shape": shape, sizes.parameter: sizes.sizes[shape]}
     if (fastest := sizes.fastest_at(shape)) is None:
         return size

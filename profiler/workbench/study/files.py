@@ -184,7 +184,7 @@ RENAMED = {
 
 
 class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a user writes into a table. Another key than a field of it is an error."""
+    """A table that a user writes. Another key than a field of it is an error."""
 
 
 def convert(data: object, kind: type[Filled], path: Path) -> Filled:
@@ -225,7 +225,7 @@ _NAMED = re.compile(
 
 
 def type_at(kind: Any, where: str) -> Any:
-    """Of a key such as ``step[0].prediction[1]``; of a list that of its entries."""
+    """Return the type of a key such as ``step[0].prediction[1]``; of a list that of its entries."""
     for key in re.findall(r"[a-z_]+", where):
         (kind,) = (f.type for f in fields(kind) if f.encode_name == key)
         kind = kind if get_origin(kind) is Literal else next(iter(get_args(kind)), kind)
@@ -267,7 +267,9 @@ def require_inside(path: Path, top: Path | None = None) -> None:
 
 
 def resolved(path: Path) -> Path:
-    """Without links. Raises UsageError for links in a loop and for a name that no file has."""
+    """Return a path without links. Raises UsageError for links in a loop and for a name that no
+    file has.
+    """
     try:
         return path.resolve()
     except (OSError, RuntimeError):
@@ -293,7 +295,7 @@ def delete(path: Path, recorded: Collection[str]) -> None:
 
 
 class Rank(IntEnum):
-    """What is locked, in the order in which a process takes locks. Two commands with different
+    """The kinds of locks, in the order in which a process takes locks. Two commands with different
     orders could wait for each other for ever, and so could two with two folders: one lock of each.
     """
 
@@ -359,7 +361,7 @@ def locked(folder: Path, rank: Rank = Rank.FOLDER, *, wait: bool = True) -> Iter
 
 @contextmanager
 def all_or_nothing() -> Iterator[list[Path]]:
-    """What is made inside is added to the list, and deleted again where anything fails."""
+    """Collect what is made inside in a list, and delete it again where anything fails."""
     made: list[Path] = []
     try:
         yield made

@@ -78,5 +78,5 @@ def _elf(head: bytes, path: Path) -> tuple[str, str]:
 
 
 def _called(path: Path) -> str:
-    """As a shell calls it: a bare name is searched on PATH."""
+    """Name a file as a shell calls it: a bare name is searched on PATH."""
     return for_shell(f"./{path}" if path == Path(path.name) else path)

@@ -34,7 +34,7 @@ class Roof(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its rate, with the measured one in brackets."""
+        """The words of a roof: its rate, with the measured one in brackets."""
         reached = f" ({number(self.measured)})" if self.measured else ""
         return f"{self.name} {number(self.rate)}{reached} {self.unit}"
 

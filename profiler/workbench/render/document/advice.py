@@ -69,7 +69,9 @@ def first_look(
 
 
 def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) -> list[Block]:
-    """Without a title: what is left at most where memory is the limit, then the ranked advice."""
+    """List advice without a title: what is left at most where memory is the limit, then the ranked
+    advice.
+    """
     first = ranked.to_try(advice, record)
     if not first:
         return [paragraph(NOTHING if first is not None else ABSENT)]
@@ -178,7 +180,7 @@ OF_LAUNCH = {
 
 
 def limit_title(limit: Limit) -> str:
-    """In the words of the stage."""
+    """Name a limit in the words of the stage."""
     if limit.stage == Stage.LATENCY:  # what is waited for stands in every reason
         return "latency"
     if limit.stage == Stage.MEMORY:

@@ -146,7 +146,7 @@ class SourceChange:
 
 @dataclass(frozen=True)
 class Fold:
-    """What most readers skip; ``summary`` says what is in it."""
+    """A block that most readers skip; ``summary`` says what is in it."""
 
     summary: Text
     blocks: tuple[Block, ...]
@@ -234,7 +234,7 @@ def line(*parts: str | Text) -> Text:
 
 
 def paragraph(*parts: str | Text) -> Paragraph:
-    """Of strings and texts, one after the other."""
+    """Make a paragraph of strings and texts, one after the other."""
     return Paragraph(line(*parts))
 
 
@@ -363,7 +363,9 @@ def paragraphs(text: str) -> tuple[Paragraph, ...]:
 
 
 def first_sentence(text: str) -> Text:
-    """That of an author's first paragraph; a full stop inside of code ends none."""
+    """Return the first sentence of an author's first paragraph; a full stop inside of code ends
+    none.
+    """
     kept: list[Span] = []
     for span in authored(re.split(r"\n\s*\n", text.strip())[0]):
         end = None if span.code else _SENTENCE.search(span.text)

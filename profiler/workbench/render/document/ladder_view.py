@@ -206,7 +206,7 @@ def _over(at: AtShape) -> str:
 
 
 def _size(at: AtShape, common: Mapping[str, object], ablation: Ablation) -> str:
-    """Its parameters, behind its name where that says more."""
+    """Return the parameters of a shape, behind its name where that says more."""
     named = "" if shape_name(at.shape, ablation) != at.shape else f"{at.shape}: "
     return named + shape_words({k: v for k, v in at.parameters.items() if k not in common})
 

@@ -146,7 +146,7 @@ def comparable(warnings: Sequence[Finding]) -> list[Block]:
 
 
 def bottlenecks(names: Names, sides: Sequence[Row | Details]) -> Fold:
-    """Of both sides, folded away."""
+    """List the bottlenecks of both sides, folded away."""
     blocks: list[Block] = []
     for name, side in zip(names, sides, strict=True):
         blocks.append(paragraph(f"{name}:"))

@@ -36,7 +36,9 @@ UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" he
 
 
 def equation(parts: SpeedupFactors) -> str:
-    """Without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x (...)``."""
+    """Write the factors without what stayed as it was: ``4.65x = 1.22x (fewer instructions) × 3.87x
+    (...)``.
+    """
     changed = [part for part in parts.factors if abs(part.gain - 1) >= UNCHANGED]
     lines = [f"{factor(part.gain)} ({WORDS[part.id][part.gain < 1]})" for part in changed]
     why = f" = {' × '.join(lines)}" if lines else ", no factor of it beyond 0.5 %"
