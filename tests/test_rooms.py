@@ -36,6 +36,8 @@ ROOMS = (
     "__main__",
 )
 MOST_UNTYPED = 11  # places with dict[str, Any] or Mapping[str, Any]
+MOST_FRAGMENTS = 40  # docstrings that begin so, and are often no sentence
+FRAGMENT = re.compile(r"(?:Of|As|Those|By|With|Without|Its|That|In|Where|What|Which|For)\b(?!\.)")
 PURE = ("derive", "judge", "render")
 # What opens files, starts processes or knows a GPU.
 FORBIDDEN = (
@@ -210,3 +212,11 @@ def test_untyped_mappings_stand_only_where_foreign_data_enters() -> None:
     texts = (path.read_text(encoding="utf-8") for path in ENGINE.rglob("*.py"))
     places = sum(len(re.findall(r"\b(?:dict|Mapping)\[str, Any\]", text)) for text in texts)
     assert places <= MOST_UNTYPED
+
+
+def test_docstrings_are_sentences() -> None:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    nodes = (n for tree in modules().values() for n in ast.walk(tree) if isinstance(n, documented))
+    texts = (ast.get_docstring(node) or "" for node in nodes)
+    fragments = [text for text in texts if FRAGMENT.match(text)]
+    assert len(fragments) <= MOST_FRAGMENTS, fragments
