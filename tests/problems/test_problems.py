@@ -1049,3 +1049,59 @@ def test_what_a_function_of_c_lacks_is_named(solution: Path) -> None:
     assert "needs --launch" in complaint(lambda: problem(f"{solution}:twice")).message
     solution.write_text(SOLVE.format(**{"global": KERNEL}).replace("int N", "Sizes N"))
     assert "takes Sizes N" in complaint(lambda: problem(solution, inputs=inputs)).message
+
+
+# Classes of torch.
+
+CLASSES = """
+class Scaled(torch.nn.Module):
+    def __init__(self, width, bias=True):
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width, bias)
+
+    def forward(self, x, scale=1.0):
+        return self.linear(x) * scale
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        return x * k
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def above(x):
+    return x > 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "versus"),
+    [
+        ("Scaled", ("x=randn(4,8)", "width=8", "scale=2.0"), ""),
+        ("Twice", ("k=2", "x=randn(8)"), "torch.mul(x, 2)"),
+        ("Twice.apply", ("x=randn(8)", "k=2"), ""),
+        ("above", ("x=randn(64)",), "torch.gt(x, 0)"),
+    ],
+)
+def test_classes_are_called_as_functions_are(
+    name: str,
+    inputs: tuple[str, ...],
+    versus: str,
+    tmp_path: Path,
+    tried: Callable[[Problem], Learned],
+) -> None:
+    path = file(tmp_path, CLASSES)
+    assert tried(problem(f"{path}:{name}", inputs=inputs, versus=versus)).failures == {}
+
+
+def test_what_a_class_lacks_is_named(tmp_path: Path) -> None:
+    path = file(tmp_path, CLASSES.partition("def above")[0])
+    error = complaint(lambda: problem(path))
+    assert "has several classes: Scaled, Twice" in error.message
+    error = complaint(lambda: problem(f"{path}:Scaled", inputs=("x=randn(4,8)",)))
+    assert "Scaled needs width of its constructor" in error.message
+    assert error.hint == "--input width=64"

@@ -863,6 +863,33 @@ class Network:
         return made.to(device)
 
 
+class Layer:
+    """A torch.nn.Module of a user's file, made at its first call, always with the same parameters;
+    for inputs in float64 another one of the same.
+    """
+
+    def __init__(self, file: File, name: str, settings: Mapping[str, object]) -> None:
+        self.file, self.name, self.settings = file, name, dict(settings)
+        self._made: dict[bool, Any] = {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = inspect.signature(getattr(self.file, self.name).forward)
+        return signature.replace(parameters=[*signature.parameters.values()][1:])
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        import torch
+
+        tensors = [v for v in (*arguments, *keywords.values()) if isinstance(v, torch.Tensor)]
+        exact = any(tensor.dtype == torch.float64 for tensor in tensors)
+        if exact not in self._made:
+            with torch.random.fork_rng(), torch.device(tensors[0].device if tensors else "cuda"):
+                torch.manual_seed(MODEL_SEED)
+                made = getattr(self.file, self.name)(**self.settings)
+            self._made[exact] = made.double() if exact else made
+        return self._made[exact](*arguments, **keywords)
+
+
 def _with_parameters(model: Any, like: Any) -> Any:
     """Give a model the parameters of the other one where names and shapes are the same; else they
     are its own, of the same seed.

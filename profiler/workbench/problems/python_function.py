@@ -8,12 +8,13 @@ with where ``--vs`` names nothing else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
+    COMPILE,
     Made,
     Versus,
     bound,
@@ -41,27 +42,43 @@ def read_python_function(request: Request) -> Problem:
     path = request.source
     tree = parsed(path)
     function = pick(path, tree, request.function)
-    node = functions(tree).get(function)
-    names = parameters(node) if node else []
+    node, constructor = functions(tree).get(function), None
     made = [read_input(text) for text in request.inputs]
+    in_class = classes(tree).get(function.partition(".")[0])
+    if in_class is not None:
+        node, constructor = called_of(in_class)
+    names = parameters(node) if node else []
     has_inputs = INPUTS in functions(tree)
     defaults = own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}
     taken = [item for item in made if item.name not in defaults]
+    settings: dict[str, Parameter | None] = {}
+    if constructor is not None:
+        settings = {m.name: m.value for m in taken if m.name in parameters(constructor)}
+        settings = {name: value for name, value in settings.items() if name not in names}
+        taken = [item for item in taken if item.name not in settings]
+        require_settings(path, function, constructor, settings)
+    taken.sort(key=lambda item: names.index(item.name) if item.name in names else len(names))
     if not has_inputs:
         require_inputs(path, function, node, taken)
     elif node:
         require_parameters(function, node, [item.name for item in taken], defaults)
     inside, files = gathered(path)
     shape = defaults | {item.name: item.parameter for item in made if not item.is_none}
-    load, call = (
-        f'{FILE} = given.File(__file__, "{inside}")',
-        f"given.call({FILE}.{function}, inputs)",
-    )
+    load, target = f'{FILE} = given.File(__file__, "{inside}")', f"{FILE}.{function}"
+    if constructor is not None:
+        load += f"\n_layer = given.Layer({FILE}, {literal(function)}, {literal(settings)})"
+        target = "_layer"
+    call = f"given.call({target}, inputs)"
     compiled = Versus(
         f"torch.compile of {function}",
         load,
         f"given.call(given.compiled({FILE}, {literal(function)}), inputs)",
     )
+    if in_class is not None and request.versus == COMPILE:
+        raise UsageError(
+            f"--vs compile compiles a function, and {function} is in a class",
+            hint="compare with a function: --vs FILE.py:FUNCTION",
+        )
     theirs = Versus(
         f"{path.name}:{REFERENCE}",
         f'_versus = given.File(__file__, "{inside}")',
@@ -103,10 +120,17 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
                 f"{path.name}:{wanted} is a kernel, which a function of Python launches",
                 hint=f"name that function: {', '.join(candidates) or 'the file has none'}",
             )
-        if wanted in classes(tree) or (wanted.partition(".")[0] in bound(tree) and "." in wanted):
+        name, _, attribute = wanted.partition(".")
+        if name in classes(tree) and attribute in ("", "apply", "forward"):
+            kinds = " ".join(map(ast.unparse, classes(tree)[name].bases))
+            if "Function" in kinds:
+                return f"{name}.apply"
+            if "Module" in kinds and attribute != "apply":
+                return name
+        if name in classes(tree) or (name in bound(tree) and attribute):
             raise UsageError(
                 f"{path.name}:{wanted} is no function of the file",
-                hint=wrapped(path, wanted, wanted in classes(tree)),
+                hint=wrapped(path, wanted),
             )
         if wanted not in bound(tree):
             raise unknown(f"function of {path.name}", wanted, candidates)
@@ -118,11 +142,16 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
             f"{path.name} has several functions: {', '.join(candidates)}",
             hint=f"name one: {path.name}:{candidates[-1]}",
         )
-    if modules := [
-        n for n, c in classes(tree).items() if any("Module" in ast.unparse(b) for b in c.bases)
+    if of_torch := [
+        n
+        for n, c in classes(tree).items()
+        if any(k in ast.unparse(b) for b in c.bases for k in ("Module", "autograd.Function"))
     ]:
+        if len(of_torch) == 1:
+            return pick(path, tree, of_torch[0])
         raise UsageError(
-            f"{path.name} defines no function to try", hint=wrapped(path, modules[-1], True)
+            f"{path.name} has several classes: {', '.join(of_torch)}",
+            hint=f"name one: {path.name}:{of_torch[-1]}",
         )
     raise UsageError(
         f"{path.name} defines no function to try",
@@ -130,13 +159,39 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     )
 
 
-def wrapped(path: Path, name: str, is_class: bool) -> str:
-    """Return what to write where the file has a class or an attribute in place of a function."""
-    before = f"model = {name}().cuda()\n    " if is_class else ""
+def wrapped(path: Path, name: str) -> str:
+    """Return what to write where the file has an attribute in place of a function."""
     return (
         f"add a function that calls it, and try {path.name}:run\n"
-        f"    {before}def run(x):\n        return {'model' if is_class else name}(x)"
+        f"    def run(x):\n        return {name}(x)"
     )
+
+
+def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | None]:
+    """What a call of a torch.nn.Module or an autograd.Function takes, and the constructor of the
+    former, both without their first parameter. Raises UsageError for a class without forward().
+    """
+    methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+    empty = ast.parse("def __init__(self): ...").body[0]
+    assert isinstance(empty, ast.FunctionDef)
+    if "forward" not in methods:
+        raise UsageError(f"{node.name} has no forward()", hint="name a class that has one")
+    is_module = not any("Function" in ast.unparse(base) for base in node.bases)
+    pair = [methods["forward"], methods.get("__init__", empty)]
+    for method in pair:
+        del (method.args.posonlyargs or method.args.args)[:1]
+    return pair[0], pair[1] if is_module else None
+
+
+def require_settings(
+    path: Path, name: str, constructor: ast.FunctionDef, settings: Mapping[str, object]
+) -> None:
+    """Raises UsageError where the constructor of a class lacks a value."""
+    if missing := [one for one in required_parameters(constructor) if one not in settings]:
+        raise UsageError(
+            f"{path.name}:{name} needs {', '.join(missing)} of its constructor",
+            hint=" ".join(f"--input {one}=64" for one in missing),
+        )
 
 
 def is_kernel(node: ast.FunctionDef) -> bool:

@@ -231,6 +231,7 @@ def without_values() -> FakeTensorMode:
 
 def largest(tensor: torch.Tensor) -> float:
     finite = tensor[torch.isfinite(tensor)]
+    finite = finite.byte() if finite.dtype == torch.bool else finite
     return float(finite.abs().max()) if finite.numel() else 0.0
 
 
