@@ -1,28 +1,36 @@
-"""Packages for tests: handmade ones whose variant is torch on the CPU, and how one is run alone."""
+"""Packages for tests: handmade ones whose variant is torch on the CPU, and how one is loaded."""
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
-import os
-import subprocess
+import json
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
+from msgspec import to_builtins
 
-from answers import Patch
-from workbench.cuda import cubin_folder
-from workbench.run import side_jobs
-from workbench.run.protocol import Packable
-from workbench.shipped import facts, op
-from workbench.shipped.dispatch import Instances
-from workbench.shipped.facts import ONE, TENSOR, Domain, Facts, Given, given_of, inferred
-from workbench.shipped.op import Operator
+from answers import Patch, not_none
+from workbench.app.ship import schema
+from workbench.run.worker.shipping import domain_of
+from workspaces import ROOT
 
+CONTENT = ROOT / "templates" / "package"
 _numbers = itertools.count()
+
+
+def loaded(folder: Path, name: str) -> ModuleType:
+    """A built package, as `kernels` imports it under the id of its metadata."""
+    spec = not_none(importlib.util.spec_from_file_location(name, folder / "__init__.py"))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    not_none(spec.loader).exec_module(module)
+    return module
 
 
 def handmade(
@@ -33,89 +41,49 @@ def handmade(
     reference: str,
     calls: Sequence[dict[str, Any]],
     study: str = "",
-    outputs: tuple[str, ...] = ("",),
-    returns: str = ONE,
+    outputs: int = 1,
     in_place: tuple[str, ...] = (),
     keeps: tuple[str, ...] = (),
     on_gpu: bool = True,
-) -> Operator:
-    """The operator of a package whose variant and reference are these modules.
+) -> Any:
+    """The module ``op`` of a package whose variant and reference are these modules.
 
     ``calls`` are the inputs that it was checked with. ``on_gpu`` takes the CPU for one.
     """
     name = f"handmade_{next(_numbers)}"
     top = root / name
-    sources = top / "kernels" / "thing"
-    sources.mkdir(parents=True)
-    for folder in (top, top / "kernels", sources):
-        (folder / "__init__.py").write_text("")
-    (sources / "fast.py").write_text(run)
-    (sources / "plain.py").write_text(reference)
-    (sources / "study.py").write_text(study)
-    arguments = tuple((n, kind_of(value)) for n, value in calls[0].items())
-    facts.write(
-        top / facts.FILE,
-        Facts(
-            package=name,
-            function="thing",
-            study="thing",
-            variant="fast",
-            module="fast",
-            params={},
-            arguments=arguments,
-            outputs=outputs,
-            returns=returns,
-            in_place=in_place,
-            reference="plain" if reference else "",
-            reference_params={},
-            keeps=keeps,
-            checked=("large",),
-            refused=(),
-            default_shape="large",
-            domain=domain_of(calls),
-        ),
-    )
-    monkeypatch.syspath_prepend(root)
-    monkeypatch.setattr(cubin_folder, "_folder", None)
+    (top / "sources").mkdir(parents=True)
+    for file in ("op.py", "cuda.py", "runtime.py"):
+        shutil.copy(CONTENT / file, top)
+    (top / "_ops.py").write_text((CONTENT / "ops.py").read_text().replace("IDENTITY", name))
+    texts = {"__init__": "", "fast": run, "plain": reference, "study": study}
+    for file, text in texts.items():
+        (top / "sources" / f"{file}.py").write_text(text)
+    tensors = [n for n, value in calls[0].items() if isinstance(value, torch.Tensor)]
+    kinds = [(n, "Tensor" if n in tensors else type(v).__name__) for n, v in calls[0].items()]
+    facts = {
+        "package": name,
+        "function": "thing",
+        "schema": schema(kinds, outputs, in_place),
+        "variant": "fast",
+        "module": "fast",
+        "params": {},
+        "arguments": kinds,
+        "outputs": [""] * outputs,
+        "in_place": in_place,
+        "reference": "plain" if reference else "",
+        "reference_params": {},
+        "keeps": keeps,
+        "capabilities": [],
+        "domain": to_builtins(domain_of(tensors, calls)),
+    }
+    (top / "variant.json").write_text(json.dumps(facts))
+    (top / "__init__.py").write_text("from . import op\n")
+    op = loaded(top, name).op
     if on_gpu:
-        monkeypatch.setattr(op, "elsewhere", lambda tensors: "")
-        monkeypatch.setattr(op, "on_device", lambda device: nullcontext())
-        monkeypatch.setattr(Instances, "_key", lambda self, device: (0,))
-    return Operator(name, top)
-
-
-def kind_of(value: Any) -> str:
-    return TENSOR if isinstance(value, torch.Tensor) else type(value).__name__
-
-
-def domain_of(calls: Sequence[dict[str, Any]]) -> Domain:
-    names = [n for n, value in calls[0].items() if isinstance(value, torch.Tensor)]
-    given: list[list[Given]] = [[given_of(call[n]) for n in names] for call in calls]
-    values = [{n: v for n, v in call.items() if n not in names} for call in calls]
-    return inferred(names, list(zip(given, values, strict=True)))
-
-
-def alone(
-    *arguments: str, path: Sequence[Path], cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Python with these folders on its path, in which the workbench cannot be imported."""
-    blocked = path[0] / "blocked"
-    blocked.mkdir(exist_ok=True)
-    (blocked / "sitecustomize.py").write_text("import sys\nsys.modules['workbench'] = None\n")
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=cwd,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, (blocked, *path))),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def without_cubins(study: Any, variant: Any, reference: Any, archs: Any, *rest: Any) -> Packable:
-    """Compiling fifty kernels is tested elsewhere."""
-    return side_jobs.packable(study, variant, reference, (), *rest)
+        monkeypatch.setattr(op, "_elsewhere", lambda tensors: "")
+        monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+        stream = type("Stream", (), {"cuda_stream": 7})
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    return op

@@ -18,7 +18,6 @@ ROOMS = (
     "waits",
     "children",
     "cuda",
-    "shipped",
     "study",
     "problems",
     "evidence",

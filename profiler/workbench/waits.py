@@ -1,5 +1,5 @@
-"""The one place where children are waited for. Shipped packages take it along with ``cuda``;
-``remote/bootstrap.py`` also runs where there is no workbench, and waits by itself.
+"""The one place where children are waited for. ``remote/bootstrap.py`` also runs where there is no
+workbench, and waits by itself.
 """
 
 from __future__ import annotations

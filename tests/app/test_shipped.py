@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from answers import Patch
-from shipped_packages import domain_of, handmade
-from workbench.shipped import dispatch
-from workbench.shipped.dispatch import Instances
-from workbench.shipped.facts import NAMED, NOTHING, SEVERAL, Domain, Facts, given_of, read, write
-from workbench.shipped.op import Operator
+from shipped_packages import handmade
+from workbench.run.protocol import Domain
+from workbench.run.worker.shipping import domain_of
 from workbench.study.front_ends import kept_between_calls
 
-Make = Callable[..., Operator]
+Make = Callable[..., Any]
 
 DOUBLE = "def run(x):\n    return x * 2\n"
 MARKED = """
@@ -46,146 +42,75 @@ def make(tmp_path: Path, monkeypatch: Patch) -> Make:
     return partial(handmade, tmp_path, monkeypatch)
 
 
-def op_of(operator: Operator) -> Any:
-    return getattr(torch.ops, operator.namespace).thing
-
-
-def called(operator: Operator, *given: Any, strict: bool = False) -> Any:
+def called(op: Any, *given: Any, strict: bool = False) -> Any:
+    op.strict(strict)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return op_of(operator)(*given, strict)
+        return op.run(*given)
 
 
 # ---- who answers -----------------------------------------------------------------------------
 
 
 def test_the_variant_answers_where_it_was_checked(make: Make) -> None:
-    operator = make(**UP_TO_3)
+    op = make(**UP_TO_3)
     x = torch.randn(5, 4)
-    assert torch.equal(called(operator, x, 2, strict=True), x * 2 + 100)
-    assert operator.counts == {"fast": 1}
+    assert torch.equal(called(op, x, 2, strict=True), x * 2 + 100)
+    assert op.counts == {"fast": 1}
 
 
 def test_what_it_refuses_is_the_references_with_a_warning_a_reason(make: Make) -> None:
-    operator = make(**UP_TO_3)
+    op = make(**UP_TO_3)
     x = torch.randn(5, 4)
-    op = op_of(operator)
     with pytest.warns(UserWarning, match="the reference is used: n up to 3"):
-        assert torch.equal(op(x, 4, False), x * 4)
+        assert torch.equal(op.run(x, 4), x * 4)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        op(x, 5, False)
-    assert operator.counts == {"reference: n up to 3": 2}
+        op.run(x, 5)
+    assert op.counts == {"reference: n up to 3": 2}
+    op.strict(True)
     with pytest.raises(NotImplementedError, match="fast is not run: n up to 3"):
-        op(x, 4, True)
+        op.run(x, 4)
 
 
 @pytest.mark.parametrize(
     ("x", "said"),
     [
-        (torch.randn(3, 5), r"x.shape\[1\] is 5: it was only checked for 4"),
+        (torch.randn(3, 5), r"x.shape\[1\]: it was only checked for 4"),
         (torch.randn(3, 4, dtype=torch.float64), "float64 for x: it was checked for float32"),
-        (torch.randn(2, 3, 4), r"tensors of \(3,\) dimensions"),
+        (torch.randn(2, 3, 4), r"tensors of \[3\] dimensions"),
         (torch.randn(0, 4), "without elements"),
     ],
 )
 def test_inputs_unlike_those_that_were_checked_are_the_references(
     make: Make, x: torch.Tensor, said: str
 ) -> None:
-    operator = make(**UP_TO_3)
-    assert torch.equal(called(operator, x, 2), x * 2)
+    op = make(**UP_TO_3)
+    assert torch.equal(called(op, x, 2), x * 2)
     with pytest.raises(NotImplementedError, match=said):
-        called(operator, x, 2, strict=True)
-
-
-FLAG = """
-def run(x, flag):
-    return x * 2 if flag else x
-"""
-
-
-def test_inputs_that_were_asked_about_before_are_told_from_those_that_only_look_like_them(
-    make: Make, monkeypatch: Patch
-) -> None:
-    operator = make(run=FLAG, reference=FLAG, calls=[{"x": torch.ones(4), "flag": 1}])
-    asked = []
-    why_not = Domain.why_not
-
-    def counted(self: Domain, *given: Any) -> str:
-        asked.append(given)
-        return why_not(self, *given)
-
-    monkeypatch.setattr(Domain, "why_not", counted)
-    x = torch.ones(4)
-    assert called(operator, x, 1, strict=True).sum() == 8
-    assert called(operator, x + 1, 1, strict=True).sum() == 16
-    assert len(asked) == 1
-    for other, flag in ((torch.ones(5), 1), (torch.ones(4).half(), 1), (x, 2)):
-        for _ in range(2):
-            with pytest.raises(NotImplementedError, match=r"only checked for|was checked for"):
-                called(operator, other, flag, strict=True)
-    assert len(asked) == 4
-    assert called(operator, x, 1, strict=True).sum() == 8
-    assert len(asked) == 4
-
-
-def test_what_cannot_be_compiled_is_not_tried_at_every_call(make: Make) -> None:
-    run = """
-from workbench.errors import EnvironmentLacks
-tries = []
-
-def run(x):
-    tries.append(1)
-    raise EnvironmentLacks("NVRTC is not installed")
-"""
-    operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
-    for _ in range(3):
-        assert torch.equal(called(operator, torch.ones(4)), torch.full((4,), 2.0))
-    module = next(iter(operator._instances._made.values()))
-    assert len(module.tries) == 1
-    assert operator.counts == {"reference: NVRTC is not installed": 3}
-
-
-@pytest.mark.parametrize(
-    ("run", "said"),
-    [
-        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
-        ("raise OSError('there is no nvcc')", "OSError: there is no nvcc"),
-    ],
-)
-def test_a_variant_that_cannot_be_loaded_is_told(make: Make, run: str, said: str) -> None:
-    operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
-    with pytest.raises(NotImplementedError, match=f"fast.py cannot be loaded here: {said}"):
-        called(operator, torch.ones(4), strict=True)
-    assert torch.equal(called(operator, torch.ones(4)), torch.full((4,), 2.0))
-
-
-def test_none_is_no_tensor(make: Make) -> None:
-    operator = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
-    with pytest.raises(TypeError, match="'x' is None, and no tensor"):
-        called(operator, None)
+        called(op, x, 2, strict=True)
 
 
 def test_an_error_of_the_variant_is_no_reason_for_the_reference(make: Make) -> None:
     run = "def run(x):\n    raise RuntimeError('an illegal memory access')\n"
-    operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
+    op = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
     with pytest.raises(RuntimeError, match="an illegal memory access"):
-        called(operator, torch.ones(4))
+        called(op, torch.ones(4))
 
 
 def test_without_a_reference_variant_the_studys_own_answers_in_the_inputs_type(make: Make) -> None:
     study = "def reference(x):\n    return x.double() * 2\n"
     x = torch.randn(4)
-    operator = make(run=DOUBLE, reference="", study=study, calls=[{"x": x}], on_gpu=False)
-    out = called(operator, x)
+    op = make(run=DOUBLE, reference="", study=study, calls=[{"x": x}], on_gpu=False)
+    out = called(op, x)
     assert out.dtype == torch.float32
     assert torch.equal(out, x * 2)
 
 
 def test_on_the_cpu_it_says_so(make: Make) -> None:
-    operator = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}], on_gpu=False)
+    op = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}], on_gpu=False)
     with pytest.raises(NotImplementedError, match="the inputs are on cpu, and not on one GPU"):
-        called(operator, torch.ones(4), strict=True)
+        called(op, torch.ones(4), strict=True)
 
 
 # ---- inputs and outputs ----------------------------------------------------------------------
@@ -193,7 +118,7 @@ def test_on_the_cpu_it_says_so(make: Make) -> None:
 
 def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Make) -> None:
     run = "seen = []\n\ndef run(x):\n    seen.append(x)\n    return x + 1\n"
-    operator = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4, 4)}])
+    op = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4, 4)}])
     room = torch.randn(17)
     for x, copied in (
         (torch.randn(4, 4), False),
@@ -201,8 +126,8 @@ def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Ma
         (room[1:].view(4, 4), True),
         (torch.randn(4, 4, dtype=torch.complex64).conj().imag, True),
     ):
-        assert torch.equal(called(operator, x, strict=True), x + 1)
-        seen = next(iter(operator._instances._made.values())).seen[-1]
+        assert torch.equal(called(op, x, strict=True), x + 1)
+        seen = next(iter(op._modules.values())).seen[-1]
         assert (seen is not x) == copied
         assert seen.is_contiguous()
         assert not seen.is_neg()
@@ -211,20 +136,20 @@ def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Ma
 def test_what_was_checked_with_strides_is_given_them_and_keeps_its_layout(make: Make) -> None:
     run = "import torch\n\ndef run(x):\n    assert x.stride() == (1, 4)\n    return x + 1\n"
     calls = [{"x": torch.ones(4, 4).t()}]
-    operator = make(run=run, reference=DOUBLE, calls=calls)
-    out = called(operator, torch.randn(4, 4).t(), strict=True)
+    op = make(run=run, reference=DOUBLE, calls=calls)
+    out = called(op, torch.randn(4, 4).t(), strict=True)
     assert out.stride() == (1, 4)
-    torch.library.opcheck(op_of(operator).default, (torch.randn(4, 4).t(), True))
+    torch.library.opcheck(op.run.default, (torch.randn(4, 4).t(),))
 
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_a_study_that_wants_results_in_order_gets_them_so(make: Make, in_order: bool) -> None:
     run = "def run(x):\n    return x.contiguous() + 1\n"
     study = f"contiguous = {in_order}\n"
-    operator = make(run=run, reference=run, study=study, calls=[{"x": torch.ones(4, 4).t()}])
-    out = called(operator, torch.randn(4, 4).t(), strict=True)
+    op = make(run=run, reference=run, study=study, calls=[{"x": torch.ones(4, 4).t()}])
+    out = called(op, torch.randn(4, 4).t(), strict=True)
     assert out.is_contiguous() == in_order
-    torch.library.opcheck(op_of(operator).default, (torch.randn(4, 4).t(), True))
+    torch.library.opcheck(op.run.default, (torch.randn(4, 4).t(),))
 
 
 def test_an_output_in_another_layout_or_in_an_inputs_memory_is_copied(make: Make) -> None:
@@ -233,69 +158,52 @@ def test_an_output_in_another_layout_or_in_an_inputs_memory_is_copied(make: Make
         "def run(x):\n    return x.t()\n",
         "def run(x):\n    return x.t().clone().t().t()\n",
     ):
-        operator = make(run=run, reference=run, calls=[{"x": x}])
-        out = called(operator, x, strict=True)
+        op = make(run=run, reference=run, calls=[{"x": x}])
+        out = called(op, x, strict=True)
         assert out.is_contiguous()
         assert out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
         assert torch.equal(out, x.t())
-        checked = torch.library.opcheck(op_of(operator).default, (x, True))
+        checked = torch.library.opcheck(op.run.default, (x,))
         assert set(checked.values()) == {"SUCCESS"}
 
 
 def test_several_outputs(make: Make) -> None:
     run = "def run(x):\n    return {'sum': x.sum(1), 'double': x * 2}\n"
-    operator = make(
+    op = make(
         run=run,
         reference=run,
         calls=[{"x": torch.ones(3, 4)}],
-        outputs=("sum", "double"),
-        returns=NAMED,
+        outputs=2,
     )
     x = torch.randn(3, 4)
-    one, other = called(operator, x, strict=True)
+    one, other = called(op, x, strict=True)
     assert torch.equal(one, x.sum(1))
     assert torch.equal(other, x * 2)
-    checked = torch.library.opcheck(op_of(operator).default, (x, True))
+    checked = torch.library.opcheck(op.run.default, (x,))
     assert set(checked.values()) == {"SUCCESS"}
-
-
-def test_too_few_outputs_are_an_error_and_no_fallback(make: Make) -> None:
-    pair = "def run(x):\n    return x + 1, x + 2\n"
-    operator = make(
-        run="def run(x):\n    return x + 1\n",
-        reference=pair,
-        calls=[{"x": torch.ones(3)}],
-        outputs=("", ""),
-        returns=SEVERAL,
-    )
-    with pytest.raises(RuntimeError, match="fast returned 1 tensors"):
-        called(operator, torch.ones(3))
 
 
 @pytest.mark.parametrize("copied", [False, True])
 def test_in_place(make: Make, copied: bool) -> None:
     run = "def run(x, y):\n    x.add_(y)\n    return x\n"
     calls = [{"x": torch.ones(4, 4), "y": torch.ones(4, 4)}]
-    operator = make(
-        run=run, reference=run, calls=calls, outputs=(), returns=NOTHING, in_place=("x",)
-    )
+    op = make(run=run, reference=run, calls=calls, outputs=0, in_place=("x",))
     before, y = torch.randn(4, 4), torch.randn(4, 4)
     x = before.clone().t() if copied else before.clone()
     wanted = x + y
-    assert called(operator, x, y, strict=True) is None
+    assert called(op, x, y, strict=True) is None
     assert torch.equal(x, wanted)
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(op_of(operator).default, (x, y, True), test_utils=checks)
+    torch.library.opcheck(op.run.default, (x, y), test_utils=checks)
 
 
 # ---- torch.compile and gradients -------------------------------------------------------------
 
 
 def test_it_compiles_into_one_graph_with_sizes_that_vary(make: Make) -> None:
-    operator = make(**UP_TO_3)
-    op = op_of(operator)
+    op = make(**UP_TO_3)
     compiled = torch.compile(
-        lambda x: op(x.sin(), 2, True) + 1, backend="aot_eager", fullgraph=True, dynamic=True
+        lambda x: op.run(x.sin(), 2) + 1, backend="aot_eager", fullgraph=True, dynamic=True
     )
     for size in (3, 5, 6):
         x = torch.randn(size, 4)
@@ -306,13 +214,12 @@ def test_it_compiles_into_one_graph_with_sizes_that_vary(make: Make) -> None:
 def test_autocast_ends_at_the_operator_compiled_or_not(make: Make, given: torch.dtype) -> None:
     run = "def run(x, y):\n    return x @ y\n"
     calls = [{"x": torch.ones(4, 4), "y": torch.ones(4, 4)}]
-    operator = make(run=run, reference=run, calls=calls, on_gpu=False)
+    op = make(run=run, reference=run, calls=calls, on_gpu=False)
     x, y = (torch.randn(4, 4, dtype=given, requires_grad=True) for _ in range(2))
-    op = op_of(operator)
-    for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
+    for call in (op.run, torch.compile(op.run, backend="aot_eager", fullgraph=True)):
         with torch.autocast("cpu", torch.bfloat16), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            out = call(x, y, False)
+            out = call(x, y)
         assert out.dtype == given
         assert torch.equal(out, x @ y)
         out.float().sum().backward()
@@ -325,15 +232,14 @@ def test_gradients_go_through_the_reference(make: Make) -> None:
     run = "def run(x, y):\n    return x * y.exp() + 100\n"
     reference = "def run(x, y):\n    return x * y.exp()\n"
     calls = [{"x": torch.ones(4), "y": torch.ones(4)}]
-    operator = make(run=run, reference=reference, calls=calls)
-    op = op_of(operator)
+    op = make(run=run, reference=reference, calls=calls)
     x = torch.randn(4, requires_grad=True)
     y = torch.randn(4)
-    out = op(x, y, True)
+    out = op.run(x, y)
     assert torch.equal(out, x * y.exp() + 100)
     (gradient,) = torch.autograd.grad(out.sum(), x)
     torch.testing.assert_close(gradient, y.exp())
-    compiled = torch.compile(lambda x, y: op(x, y, True), backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(lambda x, y: op.run(x, y), backend="aot_eager", fullgraph=True)
     (again,) = torch.autograd.grad(compiled(x, y).sum(), x)
     torch.testing.assert_close(again, gradient)
 
@@ -341,94 +247,54 @@ def test_gradients_go_through_the_reference(make: Make) -> None:
 def test_gradients_of_gradients(make: Make) -> None:
     run = "def run(x, y):\n    return x * y.exp()\n"
     calls = [{"x": torch.ones(4), "y": torch.ones(4)}]
-    operator = make(run=run, reference=run, calls=calls, on_gpu=False)
+    op = make(run=run, reference=run, calls=calls, on_gpu=False)
     given = [torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    call = partial(called, operator)
+    call = partial(called, op)
     assert torch.autograd.gradcheck(call, given)
     assert torch.autograd.gradgradcheck(call, given)
 
 
 def test_a_study_with_a_backward_of_its_own(make: Make) -> None:
     study = "def backward(gradients, x):\n    return {'x': gradients[0] * 7}\n"
-    operator = make(run=DOUBLE, reference=DOUBLE, study=study, calls=[{"x": torch.ones(4)}])
+    op = make(run=DOUBLE, reference=DOUBLE, study=study, calls=[{"x": torch.ones(4)}])
     x = torch.randn(4, requires_grad=True)
-    (gradient,) = torch.autograd.grad(called(operator, x).sum(), x)
+    (gradient,) = torch.autograd.grad(called(op, x).sum(), x)
     assert torch.equal(gradient, torch.full((4,), 7.0))
 
 
 def test_a_study_may_say_what_its_outputs_look_like(make: Make) -> None:
     study = "import torch\n\ndef outputs(x):\n    return torch.empty_like(x)\n"
     reference = "def run(x):\n    return x * 2 if x.sum().item() else x * 2\n"
-    operator = make(run=DOUBLE, reference=reference, study=study, calls=[{"x": torch.ones(4)}])
-    op = op_of(operator)
-    compiled = torch.compile(lambda x: op(x, True), backend="aot_eager", fullgraph=True)
+    op = make(run=DOUBLE, reference=reference, study=study, calls=[{"x": torch.ones(4)}])
+    compiled = torch.compile(lambda x: op.run(x), backend="aot_eager", fullgraph=True)
     assert torch.equal(compiled(torch.ones(4)), torch.full((4,), 2.0))
 
 
 # ---- streams ---------------------------------------------------------------------------------
 
 
-class Streams:
-    """Stands for the current stream of CUDA and its capture."""
-
-    def __init__(self, monkeypatch: Patch) -> None:
-        self.stream, self.capture = 7, 0
-        current = lambda index: SimpleNamespace(cuda_stream=self.stream)  # noqa: E731
-        monkeypatch.setattr(torch.cuda, "current_stream", current)
-        monkeypatch.setattr(dispatch, "_capture", lambda stream: self.capture)
-
-
-def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_graph(
-    monkeypatch: Patch,
+def test_a_variant_that_keeps_something_is_loaded_for_every_stream_and_captured_call(
+    make: Make, monkeypatch: Patch
 ) -> None:
-    streams = Streams(monkeypatch)
-    device = torch.device("cuda", 0)
-    every = Instances(lambda: ModuleType("m"), keeps=True)
-    first = every.at(device)
-    assert every.at(device) is first
-    streams.capture = 1
-    captured = every.at(device)
-    assert captured is not first
-    assert every.at(device) is captured
-    streams.stream, streams.capture = 8, 0
-    other = every.at(device)
-    assert other not in (first, captured)
-    assert every.at(torch.device("cuda", 1)) not in (first, captured, other)
-    streams.stream = 7
-    assert every.at(device) is first
-
-
-def test_one_that_keeps_nothing_is_loaded_once_a_device(monkeypatch: Patch) -> None:
-    streams = Streams(monkeypatch)
-    one = Instances(lambda: ModuleType("m"), keeps=False)
-    first = one.at(torch.device("cuda", 0))
-    streams.stream = 8
-    assert one.at(torch.device("cuda", 0)) is first
-    assert one.at(torch.device("cuda", 1)) is not first
-
-
-def test_threads_that_come_at_once_get_the_same_module(monkeypatch: Patch) -> None:
-    Streams(monkeypatch)
-    barrier, found = threading.Barrier(8), []
-    every = Instances(lambda: ModuleType("m"), keeps=True)
-
-    def work() -> None:
-        barrier.wait()
-        found.append(every.at(torch.device("cuda", 0)))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({id(module) for module in found}) == 1
+    calls = [{"x": torch.ones(4)}]
+    for keeps, loaded in ((("fast.py:1: f() is cached",), [1, 1, 2, 3, 4, 4]), ((), [1] * 6)):
+        op = make(run=DOUBLE, reference=DOUBLE, calls=calls, keeps=keeps)
+        seen = []
+        for stream, capturing in ((7, 0), (7, 0), (8, 0), (7, 1), (7, 1), (7, 0)):
+            current = type("Stream", (), {"cuda_stream": stream})
+            monkeypatch.setattr(torch.cuda, "current_stream", lambda device, c=current: c)
+            capture = lambda c=capturing: bool(c)  # noqa: E731
+            monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", capture)
+            called(op, torch.ones(4), strict=True)
+            seen.append(len(op._modules))
+        assert seen == loaded
 
 
 def test_inductors_own_graphs_leave_out_what_keeps_something(make: Make) -> None:
     given = {"run": DOUBLE, "reference": DOUBLE, "calls": [{"x": torch.ones(4)}]}
     for keeps in ((), ("fast.py:1: counter() is cached",)):
-        operator = make(**given, keeps=keeps)
-        tags = op_of(operator).default.tags
+        op = make(**given, keeps=keeps)
+        tags = op.run.default.tags
         assert (torch.Tag.cudagraph_unsafe in tags) == bool(keeps)
 
 
@@ -469,58 +335,27 @@ def test_what_a_call_makes_for_itself_is_not_kept(tmp_path: Path) -> None:
 # ---- for which inputs ------------------------------------------------------------------------
 
 
-def attention(b: int, h: int, s: int, d: int, causal: bool, heads: int = 0) -> dict[str, Any]:
-    q = torch.empty(b, h, s, d, dtype=torch.float16)
-    k = torch.empty(b, heads or h, s, d, dtype=torch.float16)
-    return {"q": q, "k": k, "causal": causal, "scale": 0.5}
+def test_relations_that_held_everywhere_are_asked_for(make: Make) -> None:
+    run = "def run(q, k, scale):\n    return q + 1\n"
+    reference = "def run(q, k, scale):\n    return q - 1\n"
 
+    def call(b: int, s: int, other: int = 0, scale: float = 0.5) -> dict[str, Any]:
+        return {"q": torch.ones(b, s, 4), "k": torch.ones(b, other or s, 4), "scale": scale}
 
-def why_not(domain: Domain, call: dict[str, Any]) -> str:
-    names = [n for n, v in call.items() if isinstance(v, torch.Tensor)]
-    others = {n: v for n, v in call.items() if n not in names}
-    return domain.why_not(names, [given_of(call[n]) for n in names], others)
-
-
-CHECKED = [attention(2, 8, 512, 64, False), attention(1, 3, 197, 128, True)]
-
-
-def test_relations_that_held_everywhere_are_asked_for() -> None:
-    domain = domain_of(CHECKED)
-    assert why_not(domain, attention(3, 5, 99, 64, True)) == ""
-    fewer = why_not(domain, attention(2, 8, 512, 64, False, heads=2))
-    assert fewer == (
-        "k.shape[1] is 2, and q.shape[1] is 8: it was only checked where they are the same"
+    op = make(run=run, reference=reference, calls=[call(2, 8), call(1, 3)])
+    assert op.why_not(call(5, 6)) == ""
+    assert op.why_not(call(5, 6, other=7)) == (
+        "q.shape[1] and k.shape[1] differ: it was only checked where they are the same"
     )
-    mixed = {**CHECKED[0], "k": CHECKED[0]["k"].float()}
-    assert why_not(domain, mixed).startswith("float16, float32 for q, k: it was checked for")
-    assert why_not(domain, {**CHECKED[0], "scale": 0.25}) == (
-        "scale=0.25: it was only checked for 0.5"
-    )
+    assert op.why_not(call(2, 8, scale=0.25)) == "scale=0.25: it was only checked for [0.5]"
+    mixed = {**call(2, 8), "k": torch.ones(2, 8, 4).half()}
+    assert op.why_not(mixed).startswith("float32, float16 for q, k: it was checked for")
+    free = make(run=run, reference=reference, calls=[call(2, 8), call(1, 3, other=4)])
+    assert free.why_not(call(2, 8, other=9)) == ""
 
 
-def test_what_varied_is_free() -> None:
-    domain = domain_of([*CHECKED, attention(2, 8, 512, 64, False, heads=2)])
-    assert why_not(domain, attention(2, 8, 512, 64, False, heads=4)) == ""
-    only = domain_of(CHECKED[:1])
-    assert (
-        why_not(only, attention(2, 8, 512, 64, True))
-        == "causal=True: it was only checked for False"
-    )
-    assert why_not(only, attention(2, 8, 500, 64, False)) == (
-        "q.shape[2] is 500: it was only checked for 512"
-    )
-
-
-def test_facts_are_read_as_they_were_written(tmp_path: Path) -> None:
-    facts = Facts(
-        package="p", function="f", study="f", variant="v[a=1]", module="v", params={"a": 1},
-        arguments=(("q", "Tensor"), ("k", "Tensor"), ("causal", "bool"), ("scale", "float")),
-        outputs=("", ""), returns=SEVERAL, in_place=("k",), reference="", reference_params={},
-        keeps=("v.py:1: x",), checked=("a", "b"), refused=(), default_shape="a",
-        domain=domain_of(CHECKED),
-    )  # fmt: skip
-    write(tmp_path / "variant.json", facts)
-    assert read(tmp_path / "variant.json") == facts
-    assert facts.schema == (
-        "(Tensor q_, Tensor(a1!) k_, bool causal_, float scale_, bool strict) -> (Tensor, Tensor)"
+def test_the_domain_of_some_calls() -> None:
+    calls = [{"x": torch.ones(4, 3).t(), "n": n, "flag": True} for n in (1, 2)]
+    assert domain_of(["x"], calls) == Domain(
+        cases=domain_of(["x"], calls).cases, values={"n": (), "flag": (True,)}, strided=("x",)
     )

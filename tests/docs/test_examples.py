@@ -20,8 +20,6 @@ import pytest
 
 from answers import Capsys, Patch
 from git_repository import repository
-from shipped_packages import without_cubins
-from workbench.app import ship
 from workbench.cli.main import VERBS, command, main
 from workbench.run import machine
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
@@ -41,7 +39,6 @@ ELSEWHERE = {
     "try.md": "test_try.py",
     "variants.md": "test_readme.py",
 }
-PACKAGE = re.findall(r"workbench ship fix\d+ --as (\S+)", PAGES["ship.md"])[0]
 REPO, ROWS, GIT, PROBLEMS = "repository", "rows", "git", "problems"
 PLACES = {  # where a page's commands are typed; a workspace of `init rows`, tests/problems, ...
     "guide.md": ROWS,
@@ -98,13 +95,12 @@ PARSED = (
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
     "from adapters.transformers import register": "test_attention_served.py",
-    f"import {PACKAGE.replace('-', '_')}": "test_ship.py",
     "from kernels import get_local_kernel": "test_ship.py",
     "from pathlib import Path": "test_the_recipe_for_several_gpus_starts_a_cluster",
     "import time": "test_slurm.py",
 }
 OTHERS = re.compile(
-    rf"python3 -m venv \.venv|\. (?:\.venv/bin/)?activate|cd \w+|pip install \./{PACKAGE}"
+    r"python3 -m venv \.venv|\. (?:\.venv/bin/)?activate|cd \w+"
     r"|pip install -e '?\.(\[(?P<extra>\w+)\])?'?|pytest(?P<pytest>.*)"
     r"|python -m (?P<module>[\w.]+)"
 )
@@ -272,7 +268,6 @@ def test_a_command_works_where_it_is_typed(
     if any(word in line for word in PARSED):
         return parsed(line)
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    monkeypatch.setattr(ship, "packable", without_cubins)
     folder = places[place]
     if {"init", "new"} & {line.split()[1]}:  # each in a folder as it was
         folder = folder.parent / f"copy-{abs(hash(line))}" / folder.name

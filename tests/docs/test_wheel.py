@@ -116,7 +116,7 @@ def test_what_is_shipped_of_the_packaged_workspace_has_the_workbenchs_licence(
     run("pip", "install", "-q", "--no-deps", "--no-index", "--no-compile", "--target", str(site),
         str(wheel), cwd=tmp_path)  # fmt: skip
     code = (
-        "from workbench.app.shipped_subject import licence_of\n"
+        "from workbench.app.ship import licence_of\n"
         "from workbench.study.workspace import find_workspace\n"
         "name, text = licence_of(find_workspace())\n"
         "print(name, len(text))"

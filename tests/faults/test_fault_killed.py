@@ -37,7 +37,6 @@ from workbench import __main__, answered
 from workbench.cli import warm
 from workbench.run import side_jobs
 from workbench.run.protocol import TrialJob
-from workbench.shipped.facts import CUBINS
 from workspaces import FIXTURE, GOOD, make
 
 KILLS = examples(1, many=45)
@@ -195,15 +194,13 @@ VERBS = {
 
 @pytest.fixture
 def measured(monkeypatch: Patch, tmp_path: Path, builds_here: None, trials_here: None) -> StandIn:
-    """A stand-in for the GPU, and for the worker of ``ship``, which compiles only once."""
+    """A stand-in for the GPU, and for the worker of ``ship``, which is run only once."""
     real: Any = vars(side_jobs)["run_worker"]
-    kept = tmp_path / "cubins"
     ends: list[Any] = []
 
     def once(scratch: Path, job: Any, *given: Any) -> Any:
         if isinstance(job, TrialJob):
             return real(scratch, structs.replace(job, device="cpu"), *given)
-        shutil.copytree(kept, scratch / CUBINS)
         return ends[0]
 
     def compiled() -> None:
@@ -211,7 +208,6 @@ def measured(monkeypatch: Patch, tmp_path: Path, builds_here: None, trials_here:
 
         def keep(scratch: Path, *given: Any) -> Any:
             ends.append(run_worker(scratch, *given))
-            shutil.copytree(scratch / CUBINS, kept)
             return ends[0]
 
         with monkeypatch.context() as patched:

@@ -39,8 +39,10 @@ from workbench.run.protocol import (
     CeilingMeasured,
     CeilingsJob,
     Checked,
+    CheckedCase,
     ContextLost,
     DeviceFound,
+    Domain,
     Done,
     ErrorText,
     Event,
@@ -51,6 +53,7 @@ from workbench.run.protocol import (
     Packable,
     Round,
     SessionsDone,
+    ShippedKernel,
     Start,
     TimedSession,
     VariantsJob,
@@ -60,7 +63,6 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker import benchmarks, correctness, device, job_worker
 from workbench.run.worker.timing import graphs, neighbours, timed_gpu
-from workbench.shipped.facts import CheckedCase, Domain
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
 
@@ -125,7 +127,6 @@ EVERY: list[Event] = [
     Packable(
         arguments=(("x", "Tensor"), ("n", "int")),
         outputs=("",),
-        returns="tensor",
         domain=Domain(
             cases=(
                 CheckedCase(
@@ -135,8 +136,17 @@ EVERY: list[Event] = [
             values={"n": (1, 2.5, True, "a")},
             strided=("x",),
         ),
-        kernels=2,
-        compiler="13.0",
+        kernels=(
+            ShippedKernel(
+                source="a.cu",
+                name="f<64>",
+                defines={"D": "64"},
+                options=("-O3",),
+                early_start=True,
+                carveout=None,
+                cooperative=False,
+            ),
+        ),
     ),
     ContextLost(variant="fix1"),
     Broken(error=ERROR),

@@ -425,7 +425,7 @@ class BisectOptions(Measured):
 
 @dataclass(frozen=True)
 class ShipOptions(OfStudy):
-    """Write a kept variant as an installable package.
+    """Write a kept variant as a project that the `kernels` package loads.
 
     Example: workbench ship chosen --study softmax --as my-softmax
     """
@@ -433,7 +433,7 @@ class ShipOptions(OfStudy):
     variant: str = argument("VARIANT", "A kept step.")
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
-    arch: list[str] | None = option("--arch", "GPU architecture of the cubins; repeatable.", "ARCH")
+    arch: list[str] | None = option("--arch", "GPU architecture to build for; repeatable.", "ARCH")
     gpu: GpuName = None
     json: Json = False
 

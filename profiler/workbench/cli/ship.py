@@ -18,6 +18,6 @@ def run(options: ShipOptions) -> None:
     show(options, done)
     if options.json:
         return
-    note(
-        f"hint: pip install {shown_path(done.folder)}, and run the tests in its folder with pytest"
-    )
+    place = shown_path(done.folder)
+    build = f"python {place}/build.py, then " if done.subject.archs else ""
+    note(f'hint: {build}kernels.get_local_kernel(Path("{place}")) loads it')

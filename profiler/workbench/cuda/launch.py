@@ -9,7 +9,6 @@ from math import prod
 from typing import Any, NamedTuple
 
 from workbench.cuda.compiler import Compiled, Source, arch_of
-from workbench.cuda.cubin_folder import code_of
 from workbench.errors import UsageError
 
 Extent = int | tuple[int, ...]
@@ -48,7 +47,7 @@ class Kernel:
 
         device = Device()
         device.set_current()
-        code = code_of(self.source, arch_of(*device.compute_capability))
+        _, code = self.source.compile(arch_of(*device.compute_capability))
         loaded = code.get_kernel(self.name)
         return loaded, [info.size for info in loaded.arguments_info]
 

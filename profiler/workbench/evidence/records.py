@@ -255,29 +255,12 @@ class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     times_reference: Number | None = None
 
 
-class ShippedCubin(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A cubin in a package. ``code`` is the sha256 of its machine code, ``measured`` whether that
-    is what the evidence speaks of: another NVRTC may make other code of the same source. None is
-    not collected.
-    """
-
-    file: str
-    sha256: str
-    arch: str
-    source: str
-    kernel: str
-    registers: Count
-    code: str = ""
-    measured: bool | None = None
-    defines: dict[str, str] = msgspec.field(default_factory=dict)
-
-
 class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``provenance.json`` of a package: what was shipped, and what is known of it.
 
     ``sources`` are the variant's files as they stand in their workspace, ``files`` all files of the
     package: name to sha256. ``environment`` is that of the evidence, ``gates`` say why the step is
-    kept. ``keeps`` as in ``shipped.facts``.
+    kept. ``keeps`` are the places where the variant may keep something from call to call.
     """
 
     repair: ClassVar[str] = "ship it again"
@@ -295,8 +278,6 @@ class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     sources: dict[str, str]
     environment: Provenance
     times: tuple[ShippedTime, ...]
-    cubins: tuple[ShippedCubin, ...] = ()
-    compiler: str = ""
     keeps: tuple[str, ...] = ()
     files: dict[str, str] = msgspec.field(default_factory=dict)
 

@@ -33,7 +33,6 @@ from workbench.evidence.records import (
     Witness,
 )
 from workbench.run.gpu import Gpu
-from workbench.shipped.facts import Domain
 from workbench.words import Parameter, Phase
 
 JOB = "job.json"
@@ -130,14 +129,15 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
 class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
     """The contents of a package of a ``variant``: see ``worker.shipping``.
 
-    Its kernels are built for the ``archs``, its inputs drawn at the ``shapes`` at which it is
-    correct. ``reference`` is the variant that answers for it, "" for the study's own function.
+    Its inputs are drawn at the ``shapes`` at which it is correct. ``reference`` is the variant that
+    answers for it, "" for the study's own function. With ``has_kernels`` it declares some of
+    ``cuda.kernel``.
     """
 
     study: str
     variant: str
     params: dict[str, Parameter]
-    archs: tuple[str, ...]
+    has_kernels: bool
     shapes: tuple[str, ...]
     reference: str
     reference_params: dict[str, Parameter]
@@ -300,20 +300,57 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     failures: dict[str, ErrorText] = {}
 
 
+class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
+    """Inputs of these numbers of dimensions, by tensor, and all combinations of types.
+
+    Extents at the (tensor, dimension) of a group of ``equal`` were the same at every shape; those
+    of ``fixed``, (tensor, dimension, extent), the same at all shapes.
+    """
+
+    ranks: tuple[int, ...]
+    dtypes: tuple[tuple[str, ...], ...]
+    equal: tuple[tuple[tuple[int, int], ...], ...]
+    fixed: tuple[tuple[int, int, int], ...]
+
+
+class Domain(msgspec.Struct, frozen=True, kw_only=True):
+    """``values`` has, by argument that is no tensor, those that it may have; none where it varied
+    from shape to shape and so may have any. Tensors that are ``strided`` need not lie in order.
+    """
+
+    cases: tuple[CheckedCase, ...]
+    values: dict[str, tuple[Parameter, ...]]
+    strided: tuple[str, ...]
+
+
+class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel that a variant declares by ``cuda.kernel``."""
+
+    source: str
+    name: str
+    defines: dict[str, str]
+    options: tuple[str, ...]
+    early_start: bool
+    carveout: int | None
+    cooperative: bool
+
+    @property
+    def key(self) -> str:
+        """The key that ``templates/package/cuda.py`` computes of the same declaration."""
+        text = [f"{name}={value}" for name, value in sorted(self.defines.items())]
+        how = f"{self.early_start} {self.carveout} {self.cooperative}"
+        return f"{self.source} {self.name} {text} {list(self.options)} {how}"
+
+
 class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
     """A variant's operator: names and kinds of its arguments, the names of its outputs ("" for
-    none) and in what they come, the inputs for which it was checked.
-
-    ``kernels`` were compiled, and their cubins stand in the worker's folder; ``compiler`` is
-    NVRTC's version, "" without any.
+    none), the inputs for which it was checked, and the kernels that it declares.
     """
 
     arguments: tuple[tuple[str, str], ...]
     outputs: tuple[str, ...]
-    returns: str
     domain: Domain
-    kernels: int
-    compiler: str
+    kernels: tuple[ShippedKernel, ...]
 
 
 class ContextLost(_Event, frozen=True, kw_only=True, tag="context_lost"):

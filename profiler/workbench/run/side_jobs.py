@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from workbench.run.protocol import (
     TrialJob,
 )
 from workbench.run.recording import provenance
-from workbench.shipped.facts import CUBINS
 from workbench.study.model import Study, Variant
 from workbench.study.sources import virtual_name
 from workbench.words import INSTALL, Phase
@@ -167,33 +165,25 @@ def packable(
     study: Study,
     variant: Variant,
     reference: Variant | None,
-    archs: Sequence[str],
     shapes: Sequence[str],
-    cubins: Path,
+    *,
+    has_kernels: bool,
 ) -> Packable:
-    """``cubins`` is the folder that gets the cubins and their index.
-
-    Raises what is wrong with the variant or the study, EnvironmentLacks without torch or cuda-core,
+    """Raises what is wrong with the variant or the study, EnvironmentLacks without torch,
     KeyboardInterrupt when it was stopped.
     """
-    if missing := machine.missing_to_run():
-        raise EnvironmentLacks(
-            f"shipping needs {' and '.join(missing)}: kernels are compiled, on the CPU",
-            hint=INSTALL,
-        )
+    require_torch()
     job = ShipJob(
         study=study.name,
         variant=variant.name,
         params=dict(variant.params),
-        archs=tuple(archs),
+        has_kernels=has_kernels,
         shapes=tuple(shapes),
         reference=reference.name if reference else "",
         reference_params=dict(reference.params) if reference else {},
     )
     with scratch_folder(study) as scratch:
         outcome = run_worker(scratch, job, bounds.SHIP_SECONDS, lambda event: None)
-        if (scratch / CUBINS).is_dir():
-            shutil.copytree(scratch / CUBINS, cubins)
     return answer_of(outcome, Packable, lambda text: f"{variant.name} cannot be shipped: {text}")
 
 

@@ -1,44 +1,32 @@
-"""Collect what a package of a variant carries: ``python -m workbench.run.worker.shipping
+"""Collect what a package of a variant needs to know: ``python -m workbench.run.worker.shipping
 job.json``.
 
-It compiles the kernels for named architectures, and draws the inputs of the shapes at which the
-variant is correct, without their values. It needs no GPU.
+It imports the variant for the kernels that it declares, and draws the inputs of the shapes at which
+it is correct, without their values. It needs no GPU and no compiler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 
 from workbench import cuda
-from workbench.cuda.compiler import compiler_version
-from workbench.cuda.cubin_folder import key_of, write_cubin
+from workbench.cuda.compiler import PROGRAM
+from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
-from workbench.run.protocol import Packable, ShipJob
+from workbench.run.protocol import CheckedCase, Domain, Packable, ShipJob, ShippedKernel
 from workbench.run.worker.deviation import without_values
 from workbench.run.worker.startup import job_of
-from workbench.shipped.facts import (
-    CUBINS,
-    NAMED,
-    NOTHING,
-    ONE,
-    SEVERAL,
-    TENSOR,
-    Given,
-    Scalar,
-    given_of,
-    inferred,
-)
 from workbench.study.model import base_name
 from workbench.study.workspace import load_module
 from workbench.words import Inputs, Parameter
 
-OURS = ("strict", "self")  # what a package's functions have themselves
+TENSOR = "Tensor"
 SCALARS = (bool, int, float, str)
 OUTPUTS = (
     "give study.py a function outputs(**inputs) that returns empty tensors like the results, "
@@ -56,41 +44,45 @@ class Shipping:
         self.in_place: tuple[str, ...] = tuple(getattr(self.study, "in_place", ()))
 
     def run(self) -> Packable:
-        kernels = self.compile()
         drawn = [self.drawn(shape) for shape in self.job.shapes]
         kinds = {name: self.kind(name, value) for name, value in drawn[0][0].items()}
         tensors = [name for name, kind in kinds.items() if kind == TENSOR]
         if not tensors:
             raise UsageError("the inputs have no tensor", hint="an operator has at least one")
-        calls = []
-        for inputs, _ in drawn:
-            arguments: list[Given] = [given_of(inputs[name]) for name in tensors]
-            values: dict[str, Scalar] = {n: v for n, v in inputs.items() if n not in tensors}
-            calls.append((arguments, values))
-        returns, outputs = self.outputs(drawn[0][1])
         return Packable(
             arguments=tuple(kinds.items()),
-            outputs=outputs,
-            returns=returns,
-            domain=inferred(tensors, calls),
-            kernels=kernels,
-            compiler=compiler_version() if kernels else "",
+            outputs=self.outputs(drawn[0][1]),
+            domain=domain_of(tensors, [inputs for inputs, _ in drawn]),
+            kernels=self.kernels(),
         )
 
-    def compile(self) -> int:
-        """How many kernels the variant declares, each built for every architecture. One that is to
-        be built for none has none, and what it imports need not be here.
+    def kernels(self) -> tuple[ShippedKernel, ...]:
+        """Describe the kernels that the variant declares. What a variant without any imports need
+        not be here.
         """
-        if not self.job.archs:
-            return 0
+        if not self.job.has_kernels:
+            return ()
         cuda.take_declared()
         self.load(self.job.variant, self.job.params)
-        kernels = cuda.take_declared()
-        sources = {key_of(k.source, ""): k.source for k in kernels}
-        for arch in self.job.archs:
-            for source in sources.values():
-                write_cubin(Path.cwd() / CUBINS, source, arch)
-        return len(sources)
+        kernels = {each.key: each for each in map(self.kernel, cuda.take_declared())}
+        return tuple(kernels.values())
+
+    def kernel(self, kernel: Kernel) -> ShippedKernel:
+        source = kernel.source
+        if source.compiler == PROGRAM:
+            raise UsageError(
+                f"{source.path.name} has host code, which a package does not carry",
+                hint="declare its kernels without compiler='program'",
+            )
+        return ShippedKernel(
+            source=source.path.relative_to(self.folder).as_posix(),
+            name=source.name,
+            defines={key: str(value) for key, value in source.defines.items()},
+            options=source.options,
+            early_start=source.must_wait,
+            carveout=kernel.carveout,
+            cooperative=kernel.cooperative,
+        )
 
     def load(self, variant: str, params: Mapping[str, Parameter]) -> Callable[..., Any]:
         path = self.folder / f"{base_name(variant)}.py"
@@ -99,27 +91,20 @@ class Shipping:
         return run
 
     def drawn(self, shape: str) -> tuple[Inputs, Any]:
-        """Inputs at a shape, and what the reference makes of them without their values, as the
+        """Draw inputs at a shape, and what the reference makes of them without their values, as the
         package's fake implementation has to.
         """
-        mode = without_values()
+        mode, step, hint = (
+            without_values(),
+            "inputs",
+            "draw them with torch alone, on the device of the generator, and let no size depend on "
+            "a value",
+        )
         try:
             with mode:
                 inputs = self.inputs(shape)
-        except UsageError:
-            raise
-        except Exception as error:
-            raise UsageError(
-                f"the inputs at '{shape}' cannot be drawn without values: {_told(error)}",
-                hint="draw them with torch alone, on the device of the generator, and let no size "
-                "depend on a value",
-            ) from None
-        return inputs, self.traced(inputs, mode, shape)
-
-    def traced(self, inputs: Inputs, mode: FakeTensorMode, shape: str) -> Any:
-        try:
-            with mode:
-                return self.result(
+                step, hint = "result", OUTPUTS
+                return inputs, self.result(
                     {
                         name: mode.from_tensor(value) if _has_values(value) else value
                         for name, value in inputs.items()
@@ -128,9 +113,11 @@ class Shipping:
         except UsageError:
             raise
         except Exception as error:
+            first = next(iter(str(error).splitlines()), "")
             raise UsageError(
-                f"the result at '{shape}' is not known without values: {_told(error)}",
-                hint=OUTPUTS,
+                f"the {step} at '{shape}' cannot be had without values: "
+                f"{type(error).__name__}: {first}",
+                hint=hint,
             ) from None
 
     def inputs(self, shape: str) -> Inputs:
@@ -144,9 +131,7 @@ class Shipping:
         return inputs
 
     def result(self, inputs: Inputs) -> Any:
-        """Compute what the package answers where the variant does not: its fake implementation asks
-        the same. The names and the kind of container are those of ``reference``.
-        """
+        """Compute what the package answers where the variant does not."""
         if outputs := getattr(self.study, "outputs", None):
             return outputs(**inputs)
         with torch.no_grad():
@@ -156,46 +141,79 @@ class Shipping:
 
     def kind(self, name: str, value: Any) -> str:
         """Raises UsageError for what no operator takes."""
-        if not name.isidentifier() or iskeyword(name) or name in OURS:
+        if not name.isidentifier() or iskeyword(name) or name == "self":
             raise UsageError(
                 f"an operator can have no argument '{name}'", hint="give the input another name"
             )
         if isinstance(value, torch.Tensor):
             return TENSOR
-        for kind in SCALARS:
-            if type(value) is kind:
-                return kind.__name__
+        if type(value) in SCALARS:
+            return type(value).__name__
         raise UsageError(
             f"the input '{name}' is a {type(value).__name__}: an operator takes tensors, truth "
             "values, numbers and words",
             hint="give the study such inputs",
         )
 
-    def outputs(self, result: Any) -> tuple[str, tuple[str, ...]]:
-        """Return the outputs' container and names, without inputs changed in place."""
+    def outputs(self, result: Any) -> tuple[str, ...]:
+        """Name the outputs ("" for none has a name), without inputs changed in place."""
         if isinstance(result, Mapping):
             names = tuple(str(name) for name in result if name not in self.in_place)
             outputs = [result[name] for name in names]
-            kind = NAMED
         else:
-            several = isinstance(result, tuple | list)
-            outputs = list(result) if several else [result]
+            outputs = list(result) if isinstance(result, tuple | list) else [result]
             outputs = outputs[: len(outputs) - len(self.in_place)]
-            kind, names = SEVERAL if several and outputs else ONE, ("",) * len(outputs)
+            names = ("",) * len(outputs)
         if not all(isinstance(out, torch.Tensor) for out in outputs):
             raise UsageError(
                 "what is returned is nested: an operator returns tensors",
                 hint="return a tensor, or a tuple or dict of tensors",
             )
-        return (kind, names) if outputs else (NOTHING, ())
+        return names
 
 
 def _has_values(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+def domain_of(tensors: Sequence[str], calls: Sequence[Inputs]) -> Domain:
+    """Infer from some calls for which inputs the variant was checked."""
+    drawn = [[call[name] for name in tensors] for call in calls]
+    cases = []
+    for ranks in dict.fromkeys(tuple(x.dim() for x in call) for call in drawn):
+        cases.append(_case([call for call in drawn if tuple(x.dim() for x in call) == ranks]))
+    strided = [
+        name
+        for index, name in enumerate(tensors)
+        if any(not call[index].is_contiguous() for call in drawn)
+    ]
+    values = {n: _allowed([call[n] for call in calls]) for n in calls[0] if n not in tensors}
+    return Domain(cases=tuple(cases), values=values, strided=tuple(strided))
+
+
+def _allowed(values: Sequence[Parameter]) -> tuple[Parameter, ...]:
+    """A number that was another at every shape may be any; a truth value or a word is one of
+    those that there were.
+    """
+    distinct = tuple(dict.fromkeys(values))
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in distinct)
+    return () if numbers and len(distinct) > 1 else distinct
+
+
+def _case(calls: Sequence[Sequence[torch.Tensor]]) -> CheckedCase:
+    by_extents: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for which, tensor in enumerate(calls[0]):
+        for dimension in range(tensor.dim()):
+            extents = tuple(int(call[which].shape[dimension]) for call in calls)
+            by_extents.setdefault(extents, []).append((which, dimension))
+    groups = by_extents.items()
+    types = (tuple(str(x.dtype).removeprefix("torch.") for x in call) for call in calls)
+    return CheckedCase(
+        ranks=tuple(x.dim() for x in calls[0]),
+        dtypes=tuple(dict.fromkeys(types)),
+        equal=tuple(tuple(g) for all_, g in groups if len(g) > 1 and len(set(all_)) > 1),
+        fixed=tuple((*p, all_[0]) for all_, g in groups if len(set(all_)) == 1 for p in g),
+    )
 
 
 def main() -> None:

@@ -1,1 +1,0 @@
-"""Run a shipped package: an operator, who answers its calls, and what a stream has to itself."""
