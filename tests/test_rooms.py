@@ -57,9 +57,10 @@ def modules() -> Mapping[str, ast.Module]:
     return found
 
 
-def imports(name: str, *, typing: bool = True) -> set[str]:
+@cache
+def imports(name: str, *, typing: bool = True) -> frozenset[str]:
     """Modules that a module imports anywhere; ``typing``: those for annotations alone, too."""
-    return {_module(found) for found in _imported(modules()[name], typing=typing)}
+    return frozenset(map(_module, _imported(modules()[name], typing=typing)))
 
 
 def _imported(tree: ast.AST, *, typing: bool) -> Iterator[str]:

@@ -393,38 +393,3 @@ def in_range(config: Config) -> None:
     assert type(config.gates.allow_spills) is bool
     assert not re.search(r"[\x00-\x1f\x7f]", config.study)
     assert all(isinstance(flag, str) for flag in config.profiler.extra_flags)
-
-
-LADDER_FILE = "ablations/scale/ablation.toml"
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "hint"),
-    [
-        ("workbench.toml", "[profiler]\nsamples = 5\n", "--pm-sampling-interval into extra_flags"),
-        ("workbench.toml", "[budget]\nmax_cost = 5\n", "write rate_per_hour and max_gpu_seconds"),
-        ("workbench.toml", "[places.a]\nhost = 'a'\n", "--on HOST needs no list"),
-        (
-            "ablations/scale/ablation.toml",
-            "max_error = 2.0\n",
-            "belongs to [gates] of workbench.toml",
-        ),
-        (
-            "ablations/scale/ablation.toml",
-            "[[step]]\nwritten = 'possibly prior'\n",
-            'write "before"',
-        ),
-    ],
-)
-def test_a_key_of_an_older_workspace_says_what_to_write(
-    file: str, old: str, hint: str, tmp_path: Path, capsys: Capture
-) -> None:
-    root = make(tmp_path / "ws", {"baseline": GOOD})
-    path = root / file
-    text = path.read_text()
-    if old.startswith("[[step]]"):
-        old, text = "", text.replace("[[step]]\n", old, 1)
-    version, _, rest = text.partition("\n")
-    is_ladder = version.startswith("schema_version")
-    path.write_text(f"{version}\n{old}{rest}" if is_ladder else f"{text}{old}")
-    assert hint in error_of(capsys, "list", project=root)

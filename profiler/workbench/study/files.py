@@ -169,20 +169,6 @@ def read_toml(path: Path) -> dict[str, object]:
         ) from None
 
 
-# Keys and words of older workspaces, and what to write for them: docs/changelog.md has all.
-RENAMED = {
-    "possibly prior": 'write "before" in its place',
-    "after a prototype": 'write "after" in its place',
-    "samples": "put --pm-sampling-interval into extra_flags in its place",
-    "max_error": "it belongs to [gates] of workbench.toml",
-    "cache_control": "it belongs to [profiler] of workbench.toml",
-    "max_cost": "write rate_per_hour and max_gpu_seconds in its place",
-    "currency": "take it out: rate_per_hour is in any currency",
-    "setup": "take it out: --on HOST needs no setup",
-    "places": "take it out: --on HOST needs no list",
-}
-
-
 class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A table that a user writes. Another key than a field of it is an error."""
 
@@ -204,11 +190,11 @@ def convert(data: object, kind: type[Filled], path: Path) -> Filled:
     if named and named[1] == "Object contains unknown field":
         keys = [field.encode_name for field in fields(type_at(kind, where))]
         full = f"{said}.{named[2]}" if where else named[2]
-        hint = RENAMED.get(named[2]) or nearest(named[2], keys)
+        hint = nearest(named[2], keys)
         raise UsageError(f"{path}: unknown key '{full}'", hint=hint)
     if named and named[1] == "Invalid enum value":
         wanted = type_at(kind, where)
-        hint = RENAMED.get(named[2]) or nearest(named[2], map(str, get_args(wanted) or wanted))
+        hint = nearest(named[2], map(str, get_args(wanted) or wanted))
     elif named:
         hint = f"write {named[2]} = "
     for theirs, ours in (("`object`", "a table"), ("`array`", "a list"), (" | null`", "`")):
