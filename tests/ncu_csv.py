@@ -2,13 +2,11 @@
 
 found = read(path)                          # rows of a CSV, launch by launch
 disagreements(found, report)                # in words; empty where every value agrees
-path.write_text(as_ncu_prints(report, ...)) # such a CSV from a report, to test the test
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -145,21 +143,3 @@ def _differing(launch: Launch, report: Path, index: int) -> Iterator[str]:
         yield "the factors are not of ncu's duration"
     elif abs(made.product / made.seconds - 1) > 0.02:
         yield f"the factors multiply to {made.product} s, ncu measured {made.seconds} s"
-
-
-def as_ncu_prints(report: Path, columns: Iterable[str], launches: Iterable[int]) -> str:
-    """The raw page of some launches, read from the report past the product's tables."""
-    out = io.StringIO()
-    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    every = actions(report, None)
-    chosen, wanted = [every[i] for i in launches], list(columns)
-    writer.writerow([KERNEL, "Grid Size", *wanted])
-    writer.writerow(["", "", *(every[0].metric_by_name(name).unit() for name in wanted)])
-    for action in chosen:
-        cells = []
-        for name in wanted:
-            value = action.metric_by_name(name).value()
-            whole = isinstance(value, int) or float(value).is_integer()
-            cells.append(f"{int(value):,}" if whole else f"{value:,.2f}")
-        writer.writerow([action.name(action.NameBase_FUNCTION), "(4, 16, 1)", *cells])
-    return out.getvalue()
