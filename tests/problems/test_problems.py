@@ -16,6 +16,7 @@ import torch
 from answers import Capsys, Patch, json_of, not_none
 from workbench.app.executor import Local
 from workbench.app.trial import learned, prepare, rounded_up
+from workbench.app.try_ import as_script
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.given import made, put
@@ -1105,3 +1106,19 @@ def test_what_a_class_lacks_is_named(tmp_path: Path) -> None:
     error = complaint(lambda: problem(f"{path}:Scaled", inputs=("x=randn(4,8)",)))
     assert "Scaled needs width of its constructor" in error.message
     assert error.hint == "--input width=64"
+
+
+def test_the_code_cells_of_a_notebook_are_a_file(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sources = ["import torch\n%matplotlib inline\n!pip list", "%%bash\nls", [SOFTMAX]]
+    cells = [{"cell_type": "code", "source": source} for source in sources]
+    cells.append({"cell_type": "markdown", "source": "# A title"})
+    path = tmp_path / "My notes.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    script = as_script(path)
+    assert script.read_text() == f"import torch\n\n\n\n{SOFTMAX}"
+    found = problem(f"{script}:softmax", inputs=("x=randn(8)",))
+    assert found.what == "my_notes.py, a Python function: its function softmax(x)"
+    path.write_text("[]")
+    assert "is no notebook" in complaint(lambda: as_script(path)).message
+    assert as_script(tmp_path) == tmp_path

@@ -21,11 +21,20 @@ from workbench.judge.ladder import Ablation, Row, judge
 from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
+from workbench.problems.user_files import study_name
 from workbench.problems.writing import TrialFacts
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
-from workbench.study.files import alone, is_plain_name, require_inside, stands, write_bytes
+from workbench.study.files import (
+    alone,
+    contents,
+    is_plain_name,
+    json_data,
+    require_inside,
+    stands,
+    write_bytes,
+)
 from workbench.study.values import Tolerance
 from workbench.study.workspace import CONFIG_FILE, find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
@@ -198,6 +207,7 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     the source or the options.
     """
     path, function = split(str(source))
+    path = as_script(path)
     request = Request(
         source=path,
         function=function,
@@ -223,6 +233,30 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     if done.judged is None and problem.compiles and not live:
         done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
+
+
+def as_script(path: Path) -> Path:
+    """The code cells of a notebook as a file of Python in the user's cache; another file itself.
+    Raises UsageError for what is no notebook.
+    """
+    if path.suffix != ".ipynb" or not path.is_file():
+        return path
+    try:
+        cells = [
+            c["source"] for c in json_data(contents(path))["cells"] if c["cell_type"] == "code"
+        ]
+        texts = ["".join(cell) for cell in cells]
+    except (ValueError, LookupError, TypeError) as error:
+        raise UsageError(f"{path} is no notebook: {error}", hint="name one of Jupyter") from None
+    python = (text for text in texts if not text.lstrip().startswith("%%"))
+    lines = "\n\n".join(python).splitlines()
+    kept = ("" if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
+    data = "".join(f"{line}\n" for line in kept).encode()
+    name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
+    script = cache() / "notebooks" / name / f"{study_name(path.stem)}.py"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(script, data)
+    return script
 
 
 def scratch(request: Request, problem: Problem) -> Path:

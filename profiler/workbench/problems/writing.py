@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 
 from workbench.errors import UsageError
 from workbench.problems.problem import STUDY_FILE, Module, Problem
@@ -43,9 +44,10 @@ def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
     ladder = root / "ablations" / problem.name / "ablation.toml"
     for name in problem.files:
         if WRITTEN.fullmatch(name) is None:
+            clean = re.sub(r"[^\w./-]", "_", name)
             raise UsageError(
                 f"'{name}' is no name that a study's files can have",
-                hint="letters, digits, '_', '-' and '.' alone: copy the file to such a name",
+                hint=f"copy it: cp {quote(name)} {clean}",
             )
     wanted = {folder / name: data for name, data in problem.files.items()}
     modules = (problem.baseline, *problem.references)

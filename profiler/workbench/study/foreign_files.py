@@ -35,7 +35,7 @@ ENDINGS = {
     ".cu": ("CUDA source", "workbench try {file}"),
     ".cuh": ("CUDA source", "workbench try {file}"),
     ".py": ("Python source", "workbench try {file}, or workbench profile -- python {file}"),
-    ".ipynb": ("a notebook", "jupyter nbconvert --to script {file}"),
+    ".ipynb": ("a notebook", "workbench try {file}"),
 }
 
 
