@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
+from workbench.app import show
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
     BY_HAND,
@@ -456,3 +457,13 @@ def test_nvidias_own_pairs(
         assert costs["before"]["excess_shared_wavefronts"] == 65011712
         assert costs["after"]["excess_shared_wavefronts"] == 0
     assert read_report(one).gpus == read_report(other).gpus
+
+
+def test_metrics_that_are_nan_are_counted(plain: Path, capsys: Capsys, monkeypatch: Patch) -> None:
+    """A launch that failed under ncu has names of metrics, and no numbers."""
+    monkeypatch.setattr(show, "figures", lambda metrics: {})
+    monkeypatch.setattr(show, "without_number", lambda action: (837, 901))
+    text = text_of(capsys, "show", plain, "--launch", 0)
+    assert "837 of 901 metrics are NaN: the launch failed under ncu" in text
+    monkeypatch.setattr(show, "without_number", lambda action: (1, 2243))
+    assert "NaN" not in text_of(capsys, "show", plain, "--launch", 0)

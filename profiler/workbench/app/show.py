@@ -40,7 +40,7 @@ from workbench.ncu.capture import (
     load_sources,
     require_lines,
 )
-from workbench.ncu.reader import Wanted
+from workbench.ncu.reader import Wanted, actions, without_number
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.launches import SIDES, Details, PairRead
 from workbench.render.launch_page import LaunchProfile
@@ -189,10 +189,15 @@ def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Laun
     return pick_kernel(report, kernel) if kernel is not None else report.launches
 
 
+CORE = {"duration", "compute_pct", "dram_pct"}  # figures that nearly every report has
+
+
 def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
     capture = load_capture(report.path, (launch.index,))
     known_figures = figures(capture.metrics)
     kernel = subject(capture, known_figures)
+    is_whole = known_figures.keys() >= CORE
+    nan = (0, 0) if is_whole else without_number(actions(report.path, (launch.index,))[0])
     return capture, Details(
         launch,
         known_figures,
@@ -202,6 +207,7 @@ def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
         has_rules(report.path, (launch.index,)),
         advise(kernel),
         kernel.hottest,
+        nan,
     )
 
 

@@ -40,7 +40,9 @@ DETAILED = 3  # kernels shown in full where none was chosen
 
 @dataclass(frozen=True)
 class Details:
-    """One launch read whole. ``rules_collected`` is false where ncu ran without its rules."""
+    """One launch read whole. ``rules_collected`` is false where ncu ran without its rules.
+    ``nan`` of so many metrics are no number, counted where figures are missing.
+    """
 
     launch: Launch
     figures: Mapping[str, Figure]
@@ -50,6 +52,7 @@ class Details:
     rules_collected: bool
     advice: tuple[Advice, ...] | None = None
     hottest: Spot | None = of_record(default=None, repr=False)
+    nan: tuple[int, int] = of_record(default=(0, 0), repr=False)
 
 
 @dataclass(frozen=True)
@@ -150,10 +153,22 @@ def _share(time: float | None, total: float | None) -> str:
     return percent(time / total) if time is not None and total else ABSENT
 
 
+LOST = 0.1  # of a launch's metrics that are NaN, from which on that is no single counter's
+
+
+def lost(read: Details) -> list[Block]:
+    """Where many metrics are NaN: how many, and the usual causes."""
+    count, every = read.nan
+    if count <= LOST * every:
+        return []
+    text = "the launch failed under ncu, or another profiler had the counters: profile it again"
+    return [paragraph(f"{count} of {every} metrics are NaN: {text}")]
+
+
 def details(read: Details, launches: int = 1) -> Section:
     """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike."""
     launch = read.launch
-    parts = advice.first_look(read.advice, read.hottest)
+    parts = [*lost(read), *advice.first_look(read.advice, read.hottest)]
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
         parts.append(paragraph(f"signature: {launch.signature}"))
     parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
@@ -165,7 +180,7 @@ def details(read: Details, launches: int = 1) -> Section:
 
 def in_short(read: Details) -> Section:
     """Return what limits one launch, and what to try."""
-    return _section(read.launch, advice.first_look(read.advice, read.hottest))
+    return _section(read.launch, [*lost(read), *advice.first_look(read.advice, read.hottest)])
 
 
 def _section(launch: Launch, parts: Sequence[Block]) -> Section:
