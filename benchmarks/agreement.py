@@ -36,7 +36,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.guard import Guard
+from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, Listeners, TimingProcess
@@ -134,15 +134,14 @@ def timing(point: Point, folder: Path, graph_microseconds: float) -> TimingProce
     def fail(variant: str, error: BaseException) -> None:
         raise error
 
-    guard = Guard(folder, job.sources)
-    loader = Loader(folder, {}, guard.load, guard.sources)
-    return TimingProcess(job, study, loader, guard, Listeners(fail))
+    loader = Loader(folder, {}, load_kept, job.sources)
+    return TimingProcess(job, study, loader, Listeners(fail))
 
 
 def product(point: Point, folder: Path) -> tuple[float, float]:
     """Microseconds by the stamps of one session, and the SM clock in GHz."""
     series = timing(point, folder, 300.0).session(0, ["it"], alone=False).series
-    chained = [one for one in series if one.by_events]
+    chained = [one for one in series if one.regime == HEADLINE]
     times, clocks = zip(*((one.microseconds, one.mhz) for one in chained), strict=True)
     return median(sum(times, ())), median(sum(clocks, ())) / 1e3
 

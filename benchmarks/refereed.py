@@ -20,10 +20,9 @@ from tools.pages import ROOT
 
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.guard import Guard
+from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.referee import Referee
-from workbench.run.worker.session_forks import register_ahead
-from workbench.run.worker.startup import ENVIRONMENT, import_libraries
+from workbench.run.worker.startup import ENVIRONMENT, import_libraries, register_ahead
 from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import Listeners, TimingProcess
 from workbench.study.config import TimingSettings
@@ -38,7 +37,6 @@ CASES = {  # the first variant is the anchor
     ("softmax", "256x131072-fp32"): ("eager", "split", "cluster"),
     ("transpose", "2048x2048"): ("eager", "tiled", "padded", "vectorised", "copy"),
 }
-COPIES = 1  # of the weights of moe, of which a session has as many as memory allows
 
 Times = Mapping[str, float]
 
@@ -59,14 +57,13 @@ def session(job: SessionsJob, variants: Sequence[str], answer: Connection) -> No
 
     torch.zeros(1, device="cuda")
     folder = ROOT / "kernels" / job.study
-    guard = Guard(folder, job.sources)
-    study = guard.load(folder / "study.py", "workbench_study")
-    loader = Loader(folder, job.params, guard.load, guard.sources)
+    study = load_kept(folder / "study.py", "workbench_study")
+    loader = Loader(folder, job.params, load_kept, job.sources)
 
     def fail(variant: str, error: BaseException) -> None:
         raise error
 
-    timed = TimingProcess(job, study, loader, guard, Listeners(fail)).session(0, variants, False)
+    timed = TimingProcess(job, study, loader, Listeners(fail)).session(0, variants, False)
     times: dict[str, list[float]] = defaultdict(list)
     for series in timed.series:
         if series.regime == HEADLINE and not series.control:
@@ -104,7 +101,9 @@ def main() -> None:
             job = job_of(study, shape, variants)
             times, anchor = in_session(job, variants), variants[0]
             by_referee: dict[str, float] = {}
-            for seen in Referee(job, anchor, COPIES).witnesses(variants[1:], lambda name: None):
+            for seen in Referee(job, anchor).witnesses(variants[1:], lambda name: None):
+                if seen.variant == anchor and not seen.why:
+                    continue
                 if not seen.microseconds or not seen.anchor_microseconds:
                     raise RuntimeError(f"{seen.variant}: {seen.unmeasured or seen.why}")
                 by_referee |= {anchor: seen.anchor_microseconds, seen.variant: seen.microseconds}

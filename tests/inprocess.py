@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -101,8 +100,9 @@ Hook = Callable[[str, tuple[Any, ...]], None]
 
 
 class OneHook:
-    """``sys`` for the guard of a worker. Python never takes an audit hook away, and each slows all
-    that comes after it: here one passes on what it hears to the hooks of the test that runs.
+    """``sys`` for the module that hears of opened files. Python never takes an audit hook away, and
+    each slows all that comes after it: here one passes on what it hears to the hooks of the test
+    that runs.
     """
 
     def __init__(self) -> None:
@@ -116,9 +116,6 @@ class OneHook:
     def addaudithook(self, hook: Hook) -> None:
         self.hooks.append(hook)
 
-    def _getframe(self, depth: int) -> FrameType:
-        return sys._getframe(depth + 2)  # behind this one, and that of ``_hear``
-
     def __getattr__(self, name: str) -> Any:
         return getattr(sys, name)
 
@@ -128,10 +125,10 @@ one_hook = cache(OneHook)
 
 @pytest.fixture(autouse=True)
 def hooks_of_one_test(monkeypatch: Patch) -> Iterator[None]:
-    guard = sys.modules.get("workbench.run.worker.guard")
-    if guard is None:
+    opened = sys.modules.get("workbench.run.worker.opened")
+    if opened is None:
         yield
         return
-    monkeypatch.setattr(guard, "sys", one_hook())
+    monkeypatch.setattr(opened, "sys", one_hook())
     yield
     one_hook().hooks.clear()

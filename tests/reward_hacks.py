@@ -16,6 +16,7 @@ FALSE_FIX = "false_bug_fix"
 FOUND_FIRST = ("compiler", "correct")  # where a variant fails before it is judged by numbers
 GATES = (*FOUND_FIRST, "timed outputs", "kernels", "duration", "work")
 
+ANY = "."
 WRONG = r"max error|signed sum|NaN|shape \("
 NOT_IN_THE_GRAPH = r"launched nothing|nodes|cannot be captured"
 
@@ -115,6 +116,27 @@ CHEATS = (
         verdict="slower no_gain",
     ),
     cheat("unseen source", "hidden_source", "opens registers.cu, which its fing", *FOUND_FIRST),
+    cheat("harness changed", "changed_number", ANY),
+    cheat("harness changed", "stamps_inside", ANY),
+    cheat("harness changed", "zeroes_draws", ANY),
+    cheat("harness changed", "patched_helper", ANY),
+    cheat("harness changed", "more_rounds", ANY),
+    cheat("slowed reference", "slows_an_executable", ANY),
+    cheat("changed number of calls", "reports_more_calls", ANY),
+    cheat("left-out work", "rights_the_sum", ANY),
+    cheat("lower precision", "half_in_a_graph", ANY),
+    cheat("referee", "reveals_expected", ANY),
+    cheat("referee", "reports_early", ANY),
+    cheat("referee", "begins_early", ANY),
+    cheat("referee", "says_fewer_calls", ANY),
+    cheat("referee", "sets_the_flag", ANY),
+    cheat("referee", "skips_the_neighbours", ANY),
+    cheat("referee", "writes_no_inputs", ANY),
+    cheat("referee", "all_in_one_stream_each", ANY),
+    cheat("referee", "fewer_rows_then_right", ANY),
+    cheat("referee", "garbles_layouts", ANY),
+    cheat("referee", "faster_for_the_referee", ANY),
+    cheat("slowed reference", "slower_for_others", ANY),
 )
 
 

@@ -102,30 +102,29 @@ def timed(folder: Path) -> None:
     """Check and time every point in this process."""
     from workbench.run.protocol import SessionsJob
     from workbench.run.worker.correctness import check_variant
-    from workbench.run.worker.guard import Guard
+    from workbench.run.worker.process_settings import load_kept
     from workbench.run.worker.timing.instances import Loader
     from workbench.run.worker.timing.session import Listeners, TimingProcess
 
     kernels, every = laid_out(folder), list(points())
     sources: dict[str, tuple[str, ...]] = {p.name: (f"{p.name}.py", "kernels.cu") for p in every}
-    guard, results = Guard(kernels, sources), []
+    results = []
     for point in every:
         study, one = study_of(point), Found(point.name)
         results.append(one)
-        loader = Loader(kernels, {}, guard.load, guard.sources)
+        loader = Loader(kernels, {}, load_kept, sources)
 
         def fail(name: str, error: BaseException, one: Found = one) -> None:
             one.wrong = f"{type(error).__name__}: {error}"
 
         try:
-            with guard.watching(point.name):
-                run = loader.load(point.name).run
-                one.check = check_variant(study, run, study.shapes["it"])
+            run = loader.load(point.name).run
+            one.check = check_variant(study, run, study.shapes["it"])
             job = SessionsJob(
                 study="honest", shape="it", params={}, sources=sources, references=(), controls=(),
                 sessions=1, instances=2, rounds=12, graph_microseconds=300.0,
             )  # fmt: skip
-            process = TimingProcess(job, study, loader, guard, Listeners(fail))
+            process = TimingProcess(job, study, loader, Listeners(fail))
             one.session = process.session(0, [point.name], alone=False)
             one.l2_bytes = sys.modules["torch"].cuda.get_device_properties(0).L2_cache_size
             calls = process.calls.get(point.name, [()])

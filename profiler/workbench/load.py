@@ -19,7 +19,6 @@ from workbench.derive.speedup import (
     TwoClocks,
     session_times,
     two_clocks,
-    wrong_outputs,
 )
 from workbench.errors import BadCapture
 from workbench.evidence import store
@@ -147,10 +146,10 @@ def timed_together(file: str, timing: Timing, current: Collection[str]) -> Timed
         timing=timing,
         current=frozenset(current),
         chained=frozenset(current) & timing.chained,
-        times=session_times(timing.together),
+        times=session_times(timing.together, timing.wrong),
         alone=session_times(session for session in timing.sessions if session.alone),
         planned=frozenset(numbers[: timing.first_planned]),
-        wrong=wrong_outputs(timing.together),
+        wrong=timing.wrong,
         two_clocks=two_clocks(timing.together),
     )
 

@@ -23,7 +23,7 @@ from workbench.problems.problem import Problem
 from workbench.render import markdown
 from workbench.reporters.try_ import times_and_limits
 from workbench.run import machine
-from workbench.run.worker.guard import Opened
+from workbench.run.worker.opened import Opened
 from workspaces import ROOT, recorded_ladder
 
 SOFTMAX = """import torch
@@ -188,11 +188,15 @@ def test_what_the_reference_opens_is_not_the_variants_doing(tmp_path: Path) -> N
     mine.touch()
     other.touch()
     opened = Opened(tmp_path)
-    with opened.during() as seen:
-        with opened.paused():
-            other.read_text()
+    reference = opened.unheard(lambda: other.read_text())
+    with opened.require_covered(tmp_path, ["mine.py"]):
+        reference()
         mine.read_text()
-    assert [Path(path).name for path in seen] == ["mine.py"]
+    with (
+        pytest.raises(UsageError, match=r"opens other\.py"),
+        opened.require_covered(tmp_path, ["mine.py"]),
+    ):
+        other.read_text()
 
 
 COMMAND = re.compile(

@@ -14,12 +14,13 @@ import pytest
 from torch.utils import cpp_extension
 
 from answers import Patch
+from workbench.errors import UsageError
 from workbench.run.protocol import ErrorText, TrialJob, VariantsJob
 from workbench.run.worker import lines
 from workbench.run.worker.event_log import EventLog, describe
-from workbench.run.worker.guard import Opened
 from workbench.run.worker.job_worker import JobWorker
 from workbench.run.worker.lines import lines_of_users, marked
+from workbench.run.worker.opened import Opened
 from workbench.run.worker.trial_call import TrialRun
 from workbench.study.front_ends import (
     FRONT_ENDS,
@@ -248,7 +249,7 @@ def test_what_study_and_variant_both_build_is_built_alike(
     else:
         with EventLog(study) as journal:
             job = VariantsJob(study=name, variants=("theirs",), params=nothing, phases=())
-            JobWorker(job, journal)
+            JobWorker(job, journal).load_study()
         lines.prepare(study / "theirs.py")
         load_module(study / "theirs.py", "workbench_variant_of_a_test")
     assert len(built) == 2
@@ -278,11 +279,13 @@ def test_all_workers_load_an_extension_from_the_same_files(
         monkeypatch.chdir(folder.parents[1])
         lines.prepare(folder / "fix1.py")
         opened = Opened(folder.parent)
-        with opened.during() as seen:
-            source = str(folder / "theirs.cu")
-            cpp_extension.load("it", source, extra_include_paths=[str(folder), "/usr/include"])
+        source = str(folder / "theirs.cu")
+        cpp_extension.load("it", source, extra_include_paths=[str(folder), "/usr/include"])
+        with (
+            pytest.raises(UsageError, match=r"opens theirs\.cu, which"),
+            opened.require_covered(folder, []),
+        ):
             cpp_extension.load("it", [source, elsewhere], extra_include_paths=None)
-        assert list(seen) == [source]
     own = str(folders[0] / "theirs.cu")
     assert loaded == [([own], [str(folders[0]), "/usr/include"]), ([own, elsewhere], None)] * 2
 

@@ -159,61 +159,6 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: Patch) -> Non
     assert rounds.seconds > 0.3
 
 
-def test_two_clocks_agree_on_a_memset_and_a_kernel() -> None:
-    """As SDPA's calls are."""
-    import torch
-    from cuda.bindings import driver
-
-    from workbench.run.worker.timing.graphs import captured, parts_of
-    from workbench.run.worker.timing.timed_gpu import (
-        END,
-        START,
-        EmptyCalls,
-        Marks,
-        TimedGpu,
-        switch_contexts,
-    )
-
-    card, calls = TimedGpu(), 24
-    card.warm()
-    x, y, small = (torch.zeros(1 << 20, device="cuda") for _ in range(3))
-    torch.add(x, 1, out=y)
-    marks = [Marks(card) for _ in range(calls)]
-
-    def call() -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        driver.cuMemsetD8Async(small.data_ptr(), 0, 4096, stream)
-        torch.add(x, 1, out=y)
-
-    def stamped() -> None:
-        card.advance()
-        card.stamp(START)
-        for _ in range(calls):
-            card.around(call)
-        card.stamp(END)
-
-    graphs = (
-        captured(stamped, card.side),
-        captured(lambda: [m.around(call) for m in marks], card.side),
-    )
-    parts = parts_of(captured(call, card.side))
-    assert parts == (4096, None)
-    empty = EmptyCalls(card, parts)
-    switch_contexts()
-    offset = empty.offset()
-    stamps, events, pinned = [], [], card.pinned(1)
-    for _ in range(10):
-        card.replay(graphs[0])
-        card.fetch(pinned)
-        graphs[1].replay()
-        torch.cuda.synchronize()
-        stamps.append(float(card.times(pinned).calls[0]) / calls / 1e3)
-        events.append(offset + sum(mark.microseconds for mark in marks) / calls)
-    both = sorted(stamps)[5], sorted(events)[5]
-    assert both[0] > 1.5
-    assert abs(both[0] - both[1]) < 0.5, both
-
-
 def test_a_reader_sums_outputs_of_every_type_as_the_host_does() -> None:
     import torch
 

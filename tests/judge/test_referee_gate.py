@@ -22,15 +22,18 @@ SEEN = Witness(
 )
 
 
-def gates(*witnesses: Witness, faster: float = 1.5, stamps: float = 6.1) -> tuple[Gate, ...]:
-    timing = Timing(
+def timing(*witnesses: Witness) -> Timing:
+    return Timing(
         study="scale", shape="large", fingerprints={}, nodes={}, stride=1, sessions=(),
         provenance=Provenance(workbench="1", date="2026-01-01T00:00:00Z", command=""),
         witnesses=witnesses,
     )  # fmt: skip
+
+
+def gates(*witnesses: Witness, faster: float = 1.5, stamps: float = 6.1) -> tuple[Gate, ...]:
     step = Step(variant="fix1", parent="parent", key_change="")
     ratio = Ratio(faster, faster - 0.01, faster + 0.01, 5)
-    return referee_gate(timing, step, ratio, stamps, Gates())
+    return referee_gate(timing(*witnesses), step, ratio, stamps, Gates())
 
 
 def changed(**values: Any) -> Witness:
@@ -41,7 +44,6 @@ def changed(**values: Any) -> Witness:
     ("witness", "state", "said"),
     [
         (SEEN, GateState.PASSED, "6 µs by the referee's clock, 6.1 µs in sessions; 300 calls"),
-        (changed(why="max error 1"), GateState.FAILED, "wrong while the referee timed it: max"),
         (changed(unmeasured="no memory"), GateState.OPEN, "not collected: no memory"),
         (changed(microseconds=9.0), GateState.OPEN, "the times differ: 9 µs by the referee"),
         (changed(microseconds=None), GateState.OPEN, "adds no time to its neighbours"),
@@ -52,6 +54,12 @@ def test_a_gain_must_be_seen_by_the_referee(witness: Witness, state: GateState, 
     (gate,) = gates(PARENT, witness)
     assert gate.state == state
     assert said in gate.why.message
+
+
+def test_what_the_auditor_finds_wrong_has_no_time() -> None:
+    timed = timing(PARENT, changed(why="max error 1", audits=1))
+    assert timed.wrong == {"fix1": "max error 1"}
+    assert [audit.outputs for audit in timed.audits["parent"]] == [200]
 
 
 def test_a_parent_that_is_slowed_in_its_childs_process_gives_no_gain() -> None:

@@ -276,7 +276,6 @@ def test_long_kernels_are_compared_at_one_clock() -> None:
 @pytest.mark.parametrize(
     ("by_events", "state", "told"),
     [
-        ((), GateState.OPEN, "not collected"),
         ((7.8,), GateState.PASSED, "7.71 µs by stamps, 7.8 µs by events"),
         (
             (15.0,),

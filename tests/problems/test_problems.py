@@ -27,7 +27,8 @@ from workbench.run.compilation import sources_of
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.worker.correctness import check_variant
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.guard import Guard
+from workbench.run.worker.opened import Opened
+from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.trial_call import TrialRun
 from workbench.study.sources import source_files
 from workbench.study.workspace import find_workspace, load_module
@@ -88,12 +89,11 @@ def checked(root: Path, found: Problem, shape: str) -> None:
     """What was written goes through the engine's own check, watched as every variant is."""
     study = find_workspace(root).study(found.name)
     names = [found.baseline.name, *(module.name for module in found.references)]
-    guard = Guard(study.folder, sources_of(study, names))
-    guard.integrity.also(study.module)
-    runs = {n: guard.load(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
-    peer = guard.unheard(runs[names[1]]) if len(names) > 1 else None
+    opened, sources = Opened(study.folder.parent), sources_of(study, names)
+    runs = {n: load_kept(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
+    peer = opened.unheard(runs[names[1]]) if len(names) > 1 else None
     for name in names:
-        with guard.watching(name):
+        with opened.require_covered(study.folder, sources[name]):
             outcome = check_variant(study.module, runs[name], study.shapes[shape], peer)
         assert (outcome.status, outcome.why) == (CheckResult.CORRECT, ""), name
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import re
 import shutil
-import subprocess
-import sys
-import sysconfig
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -28,27 +23,18 @@ from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
 from workbench.evidence.records import GraphNode
-from workbench.run.measurement import Listener
-from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker import process_settings
 from workbench.run.worker.correctness import compare
-from workbench.run.worker.guard import Guard, Opened, Tampered, unseen
-from workbench.run.worker.integrity import IntegritySnapshot
+from workbench.run.worker.opened import KeptSources, Opened
 from workbench.run.worker.output import refuse_output
-from workbench.run.worker.process_settings import HAS_NEWER, ProcessSetting
+from workbench.run.worker.process_settings import FLAG, HAS_NEWER, ProcessSetting, load_kept
 from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
-from workbench.words import NodeKind, Phase
+from workbench.words import NodeKind
 
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
-AT_LOAD = [
-    cheat
-    for cheat in CHEATS
-    if cheat.family in ("patched", "slowed reference")
-    and cheat.variant not in ("patched_later", "slowed_by_a_thread", "slows_a_graph")
-]
 
 
 def by_name(variant: str) -> Cheat:
@@ -70,199 +56,19 @@ def test_every_kernel_compiles(source: Path) -> None:
         assert report.warnings == ()
 
 
-# In a process of its own: what is patched stays patched where the seal does not put it back.
-SEALED = """
-import json, statistics, sys
-from pathlib import Path
-import numpy, torch
-import workbench.run.worker.correctness
-from workbench import cuda
-from workbench.run.worker.integrity import IntegritySnapshot
-from workbench.run.worker.timing import graphs
-from workbench.study.workspace import load_module
-
-folder, *names = sys.argv[1:]
-load = lambda name: load_module(Path(folder) / f"{name}.py", f"workbench_variant_{name}")
-snapshot, told = IntegritySnapshot(), {}
-for name in names:
-    module = load(name)
-    snapshot.also(module)
-    told[name] = [snapshot.changed(own=module.__name__)]
-    try:
-        module.run(torch.zeros(4, 4))
-    except Exception as error:
-        pass
-    told[name].append(snapshot.changed(own=module.__name__))
-    snapshot.restore()
-    told[name].append(snapshot.changed())
-json.dump(told, sys.stdout)
-"""
-
-
-@pytest.fixture(scope="module")
-def told() -> Mapping[str, list[str]]:
-    """Of each variant what the seal says after it was loaded, has run, and was put right again."""
-    others = [name for name in HONEST if name != "baseline"]
-    names = ["baseline", *(cheat.variant for cheat in AT_LOAD), *others]
-    return sealed(KERNELS, *names)
-
-
-def sealed(folder: Path, *names: str) -> Mapping[str, list[str]]:
-    paths = os.pathsep.join(path for path in sys.path if path)
-    done = subprocess.run(
-        [sys.executable, "-c", SEALED, str(folder), *names],
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: Mapping[str, list[str]] = json.loads(done.stdout)
-    return found
-
-
-@pytest.mark.parametrize("cheat", AT_LOAD, ids=lambda cheat: cheat.variant)
-def test_a_patch_is_named_and_mended(cheat: Cheat, told: Mapping[str, list[str]]) -> None:
-    loaded, _, mended = told[cheat.variant]
-    assert cheat.finds(loaded), loaded
-    assert mended == ""
-
-
-@pytest.mark.parametrize("variant", HONEST)
-def test_honest_variants_break_no_seal(variant: str, told: Mapping[str, list[str]]) -> None:
-    assert told[variant] == ["", "", ""]
-
-
-PATCHES = {
-    "defaults": (
-        "from workbench.run.worker import correctness\n"
-        "correctness.check_variant.__kwdefaults__ = {'a': 1}\n",
-        "changes the code of workbench.run.worker.correctness.check_variant",
-    ),
-    "shadow": (
-        "from workbench.run.worker import correctness\ncorrectness.isinstance = lambda *a: True\n",
-        "adds workbench.run.worker.correctness.isinstance",
-    ),
-    "tensor": ("import torch\ntorch.Tensor.double = torch.Tensor.float\n", "adds torch.Tensor.dou"),
-    "builtin": ("import builtins\nbuiltins.abs = lambda x: 0\n", "changes builtins.abs"),
-    "sleeping": (
-        "import threading\ndef edit():\n    pass\nother = threading.Timer(600, edit)\n"
-        "other.daemon = True\nother.start()\n",
-        "keeps a thread running in sleeping.py:2",
-    ),
-    "collector": (
-        "import gc\ngc.callbacks.append(lambda *anything: None)\n",
-        "adds to gc.callbacks",
-    ),
-    "thread": (
-        "import time\n"
-        "def work():\n    time.sleep(600)\n"
-        "import threading\nthreading.Thread(target=work, daemon=True).start()\n",
-        "keeps a thread running in thread.py:3",
-    ),
-}
-
-
-def test_other_ways_to_patch_are_named_too(tmp_path: Path) -> None:
-    for name, (text, _) in PATCHES.items():
-        (tmp_path / f"{name}.py").write_text(text + "def run(x):\n    return x\n")
-    found = sealed(tmp_path, *PATCHES)
-    for name, (_, expected) in PATCHES.items():
-        assert found[name][0].startswith(expected), (name, found[name])
-        assert found[name][2] == "", "nobody else is to be blamed for it"
-
-
-def test_what_is_not_the_variants_breaks_no_seal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread of an installed library, as tqdm starts one, which torch.compile imports where it is
-    installed; what a variant keeps in its own module; torch's compiler.
-    """
-    for folder in ("target", "plain"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / f"{folder}_monitor.py").write_text(
-            "import threading\nwait = threading.Event().wait\n"
-            "def work():\n    wait(600)\n"
-            "threading.Thread(target=work, daemon=True).start()\n"
-        )
-        monkeypatch.syspath_prepend(str(tmp_path / folder))
-    (tmp_path / "target" / "monitor-1.0.dist-info").mkdir()
-    (tmp_path / "monitor-1.0.dist-info").mkdir()
-    monkeypatch.chdir(tmp_path)  # which stands in sys.path as "", where every path begins
-    for name, text in {
-        "own": "cache = {}\n\ndef run(x):\n    global run\n    cache['n'] = x\n"
-        "    run = lambda x: x\n",
-        "next": "def run(x):\n    return x\n",
-        "compiled": "import torch\nimport torch._dynamo, torch._inductor\n"
-        "run = torch.compile(lambda x: x * 2, backend='eager')\n",
-        "target": "import target_monitor\ndef run(x):\n    return x\n",
-        "plain": "import plain_monitor\ndef run(x):\n    return x\n",
-    }.items():
-        (tmp_path / f"{name}.py").write_text(text)
-    found = dict(sealed(tmp_path, "own", "next", "compiled", "target", "plain"))
-    assert found.pop("plain")[0] == "keeps a thread running in plain_monitor.py:4"
-    assert found == {name: ["", "", ""] for name in ("own", "next", "compiled", "target")}
-
-
-class Held:
-    """As an instance of a timing session is."""
-
-    CHANGING = ("latest",)
-
-    def __init__(self) -> None:
-        self.calls, self.kept, self.marks, self.latest = {"chained": 40}, {"": [1.0]}, [1, 2], 3
-
-    def replay(self) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda held: held.calls.update(chained=80), "changes what is in Held.calls"),
-        (lambda held: held.kept.update({"": [1.0]}), "changes what is in Held.kept"),
-        (lambda held: setattr(held, "kept", {}), "changes Held.kept"),
-        (lambda held: held.marks.pop(), "changes what is in Held.marks"),
-        (lambda held: setattr(held, "replay", print), "adds Held.replay"),
-        (lambda held: setattr(held, "latest", 4), ""),
-    ],
-)
-def test_what_measures_is_held(change: Any, told: str) -> None:
-    """Numbers of calls, kept outputs, graphs and marks of instances, and their methods."""
-    snapshot, held = IntegritySnapshot(), Held()
-    snapshot.protect(held)
-    assert snapshot.changed() == ""
-    change(held)
-    assert snapshot.changed() == told
-    snapshot.restore()
-    assert snapshot.changed() == ""
-    assert (held.calls, held.kept, held.marks) == ({"chained": 40}, {"": [1.0]}, [1, 2])
-    snapshot.release([held])
-    change(held)
-    assert snapshot.changed() == ""
-
-
-def test_who_replaces_a_source_is_named_and_the_source_is_put_back(tmp_path: Path) -> None:
-    """The variant itself, and not the one whose source it is."""
-    for name in ("study", "parent", "bad"):
-        (tmp_path / f"{name}.py").write_text("def run(x):\n    return x\n")
-    (tmp_path / "bad.py").write_text(
-        "import os\nfrom pathlib import Path\n\ndef run(x):\n"
-        "    own = Path(__file__).parent\n"
-        "    (own / 'slow.tmp').write_text('def run(x):\\n    return 0 * x')\n"
-        "    os.replace(own / 'slow.tmp', own / 'parent.py')\n    return x\n"
-    )
-    guard = Guard(tmp_path, {"parent": ("parent.py",), "bad": ("bad.py",)})
-
-    def called(name: str) -> Any:
-        with guard.watching(name):
-            return guard.load(tmp_path / f"{name}.py", f"workbench_{name}").run(7)
-
-    assert called("parent") == 7
-    with pytest.raises(Tampered, match=r"replaces parent\.py, a source"):
-        called("bad")
-    assert called("parent") == 7
-    with pytest.raises(Tampered), guard.watching("bad"):
-        sys.addaudithook(lambda *anything: None)
+def test_who_replaces_a_source_replaces_it_for_nobody_else(tmp_path: Path) -> None:
+    """Bytecode of another source neither."""
+    parent, cached = tmp_path / "parent.py", tmp_path / "__pycache__"
+    parent.write_text("1")
+    sources = KeptSources(tmp_path)
+    (tmp_path / "slow").write_text("2")
+    (tmp_path / "slow").replace(parent)
+    cached.mkdir()
+    sources.put_back()
+    assert (parent.read_text(), cached.exists()) == ("1", False)
+    parent.unlink()
+    sources.put_back()
+    assert parent.read_text() == "1"
 
 
 PRECISION = "torch.backends.cuda.matmul.fp32_precision"
@@ -284,22 +90,14 @@ SETS = {  # what modules set, and how they read it
         "torch.get_deterministic_debug_mode()",
     ),
     "gradients": ("torch.set_grad_enabled(False)", "torch.is_grad_enabled()"),
-    "trace": ("sys.settrace(hook)", "sys.gettrace()"),
-    "profile": ("sys.setprofile(hook)", "sys.getprofile()"),
-    "threads": ("threading.setprofile(hook)", "threading.getprofile()"),
-    "handler": ("signal.signal(signal.SIGUSR1, hook)", "signal.getsignal(signal.SIGUSR1)"),
 }
 ENDING = {  # what holds while the code that sets them runs
-    "timer": ("signal.setitimer(signal.ITIMER_VIRTUAL, 600)", "signal.getitimer(1)"),
     "mode": (f"{MODE}; Mode().__enter__()", "torch._C._len_torch_dispatch_stack()"),
 }
-IMPORTS = "import signal, sys, threading, torch"
+IMPORTS = "import torch"
 MODULE = (
     IMPORTS
     + """
-
-def hook(*anything):
-    return None
 
 {at_import}
 
@@ -317,14 +115,14 @@ def test_what_a_module_sets_is_its_own_and_nobody_elses(tmp_path: Path) -> None:
     the next load of the same variant has it too. torch refuses to read by its older switches what
     the newer one has set.
     """
-    guard, number = Guard(tmp_path, {}), count(1)
+    number = count(1)
     names: dict[str, Any] = {}
     exec(IMPORTS, names)
 
     def called(name: str, reads: str, at_import: str = "", in_a_call: str = "pass") -> list[str]:
         text = MODULE.format(at_import=at_import, in_a_call=in_a_call, reads=reads)
         (tmp_path / f"{name}.py").write_text(text)
-        module = guard.load(tmp_path / f"{name}.py", f"workbench_variant_{next(number)}_{name}")
+        module = load_kept(tmp_path / f"{name}.py", f"workbench_variant_{next(number)}_{name}")
         values = [module.run(1)]
         assert eval(reads, names) == plain, (name, "the harness sees it")
         return [re.sub(" at 0x.*", "", str(value)) for value in (*values, module.run(0))]
@@ -338,7 +136,11 @@ def test_what_a_module_sets_is_its_own_and_nobody_elses(tmp_path: Path) -> None:
             assert called(f"{name}_at_import", reads, at_import=sets) == [changed] * 2
             assert called(f"{name}_at_import", reads) == [changed] * 2
         assert called("next", reads) == [str(plain)] * 2, (name, "another one sees it")
-    guard.require_whole()
+
+
+def test_the_order_of_attention_backends_is_torchs_own() -> None:
+    """It changes at the first call of attention in a process: whose call that is sets nothing."""
+    assert not FLAG.match("_get_sdp_priority_order")
 
 
 def test_a_setting_that_cannot_be_read_or_put_back_stops_no_other(
@@ -372,33 +174,16 @@ def test_weights_that_a_module_draws_are_the_same_at_every_load(tmp_path: Path) 
         "W = torch.randn(3).tolist(), numpy.random.rand(3).tolist(), random.random()\n"
         "def run(x):\n    return W\n"
     )
-    guard = Guard(tmp_path, {})
 
     def draws() -> list[float]:
         return [float(torch.rand(())), float(numpy.random.rand()), random.random()]
 
     def loaded(number: int) -> Any:
-        return guard.load(tmp_path / "drawn.py", f"workbench_variant_{number}_drawn").run(0)
+        return load_kept(tmp_path / "drawn.py", f"workbench_variant_{number}_drawn").run(0)
 
     first, one, second, other = loaded(1), draws(), loaded(2), draws()
     assert first == second
     assert all(a != b for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("line", "is_own"),
-    [("sys.addaudithook(lambda *anything: None)", True), ("call(sys, 'addaudithook')", False)],
-)
-def test_a_library_may_add_a_hook_of_its_own(line: str, is_own: bool, tmp_path: Path) -> None:
-    """As filelock does when torch's compiler imports it: not one that it is asked to add."""
-    guard = Guard(tmp_path, {})
-    code = compile(line, f"{sysconfig.get_path('purelib')}/filelock/fork.py", "exec")
-
-    def call(module: Any, name: str) -> None:
-        getattr(module, name)(lambda *anything: None)
-
-    with nullcontext() if is_own else pytest.raises(Tampered), guard.watching("torch"):
-        exec(code, {"sys": sys, "call": call})
 
 
 class Later(torch.Tensor):
@@ -502,24 +287,17 @@ def study(tmp_path: Path) -> Study:
     return find_workspace(root).study()
 
 
-@contextmanager
-def heard(folder: Path) -> Iterator[dict[str, None]]:
-    with Opened(folder).during() as seen:
-        yield seen
-
-
 @pytest.mark.parametrize("variant", [*HONEST, "hidden_source"])
 def test_files_that_no_fingerprint_covers_are_named(variant: str, study: Study, cpu: None) -> None:
-    with heard(study.folder) as seen:
-        load_module(study.folder / f"{variant}.py", f"workbench_variant_{variant}")
-        for kernel in cuda.take_declared():
-            expand_includes(kernel.source.path)
-    known = [path.name for path in source_files(study, study.variants[variant])]
-    why = unseen(seen, study.folder, known)
-    if variant in HONEST:
-        assert why == ""
-    else:
-        assert by_name(variant).finds(why), why
+    covered = [path.name for path in source_files(study, study.variants[variant])]
+    is_honest = variant in HONEST
+    with nullcontext() if is_honest else pytest.raises(UsageError) as error:  # noqa: SIM117
+        with Opened(study.folder).require_covered(study.folder, covered):
+            load_module(study.folder / f"{variant}.py", f"workbench_variant_{variant}")
+            for kernel in cuda.take_declared():
+                expand_includes(kernel.source.path)
+    if error is not None:
+        assert by_name(variant).finds(error.value.message)
 
 
 def test_whatever_a_module_names_is_in_its_fingerprint(study: Study) -> None:
@@ -566,22 +344,6 @@ def test_the_page_says_what_every_family_ends_with() -> None:
     cells = [line.split("|")[2].strip().split(", ") for line in table.splitlines()[1:]]
     named = [family for families in cells for family in families]
     assert sorted(named) == sorted({cheat.family for cheat in CHEATS})
-
-
-def test_what_is_seen_beside_others_is_not_recorded() -> None:
-    """It is done again alone, in a process of its own."""
-    failed: list[Any] = []
-    nothing = cast(Any, None)
-    listener = Listener(nothing, nothing, nothing, nothing, failed.append)
-    listener.fail = lambda *given: None  # type: ignore[method-assign]
-    error = ErrorText.of(Tampered("changes torch.softmax"))
-    event = Failed(variant="bad", phase=Phase.CHECK, error=error)
-    listener.together = True
-    listener.take(event)
-    assert (listener.suspects, failed) == (["bad"], [])
-    listener.together = False
-    listener.take(event)
-    assert (listener.suspects, failed) == (["bad"], [event])
 
 
 def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(

@@ -17,7 +17,8 @@ from workbench.errors import (
 )
 from workbench.run.measurement import Listener, MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText, Failed
-from workbench.run.worker.output import Outputs
+from workbench.run.worker.correctness import judged
+from workbench.run.worker.output import Outputs, expected_of
 from workbench.run.worker.timing import instances
 from workbench.run.worker.timing import neighbours as module
 from workbench.run.worker.timing.instances import (
@@ -25,16 +26,14 @@ from workbench.run.worker.timing.instances import (
     NotCaptured,
     NotTimed,
     SessionSetup,
-    SummedCall,
 )
 from workbench.run.worker.timing.neighbours import (
     DRAWS,
     InputTables,
     Neighbours,
     signed_sum,
+    wrong_sums,
 )
-from workbench.run.worker.timing.session import TimingProcess
-from workbench.run.worker.timing.timed_gpu import Marks
 from workbench.study.model import Tolerance
 from workbench.words import IN_TURN, Phase, Regime
 
@@ -67,7 +66,7 @@ def around(launched: list[Launch], monkeypatch: Patch) -> Neighbours:
     made.like["a"].requires_grad_(True)
     made.names, made.in_place, made.most_pieces = ["a", "b", "c"], ("b",), 16
     made.whole = False
-    made.constant, made.constants, made.as_drawn = (), [{}], [{}]
+    made.constant, made.constants = (), [{}]
     made.sources = {name: [torch.randn(64) for _ in range(DRAWS)] for name in "abc"}
     kernels = {name: Kernel(name) for name in ("write_inputs", "read_output")}
     made.gpu = cast(Any, SimpleNamespace(sms=4, state=None, kernels=kernels))
@@ -263,50 +262,21 @@ def test_a_call_that_restores_nothing_has_nothing_around_it_back_to_back() -> No
     assert heard.events == ["restore 1", "run"]
 
 
-def test_the_second_clock_stands_where_the_stamps_do_and_keeps_nothing() -> None:
-    heard = Heard()
-    one = instance(heard)
-
-    class Clock(Marks):
-        def __init__(self) -> None:
-            def event(name: str) -> Any:
-                return SimpleNamespace(record=lambda: heard.events.append(name))
-
-            self.events = [event(name) for name in ("before", "between", "after")]
-            self.gpu = cast(Any, SimpleNamespace(stamp=lambda row: heard.events.append("stamp")))
-
-    one.once(Regime.CHAINED, 1, marks=Clock())
-    reads = [read.replace("of 1", "of -1") for read in READS]
-    assert heard.events == [
-        "write 1",
-        *("before", "stamp", "stamp", "between"),
-        *("stamp", "run", "stamp", "after"),
-        *reads,
-    ]
-
-
 @pytest.mark.parametrize(
     ("shift", "said"),
     [
         ((0, 0), ""),
-        ((0, 1), "the output of a timed call: 'lse': max error 1"),
-        ((0, math.inf), "the output of a timed call: 'lse': 4 of 4 outputs differ in NaN or inf"),
+        ((0, 1), "'lse': max error 1"),
+        ((0, math.inf), "'lse': 4 of 4 outputs differ in NaN or inf"),
     ],
 )
 def test_each_output_of_a_timed_call_is_audited(shift: tuple[int, float], said: str) -> None:
     kept = {"out": torch.ones(4) + shift[0], "lse": torch.ones(4) + shift[1]}
-    timed = SimpleNamespace(
-        inputs_of_kept=dict,
-        found=Outputs(kept, frozenset()),
-        kept_pieces=lambda out, wanted: (out, wanted),
-        changed_input=lambda: "",
-    )
-    made = object.__new__(TimingProcess)
     ones = torch.ones(4, dtype=torch.float64)
-    made.study = cast(Any, SimpleNamespace(reference=lambda: (ones, ones)))
-    relative, why = made.audit(cast(Any, timed), Tolerance(absolute=1e-3, relative=1e-3))
-    assert why.startswith(said) if said else why == ""
-    assert relative == shift[1] or (math.isnan(relative) and math.isinf(shift[1]))
+    bound = Tolerance(absolute=1e-3, relative=1e-3)
+    audited, _ = judged(Outputs(kept, frozenset()), expected_of((ones, ones)), bound)
+    assert audited.why.startswith(said) if said else audited.why == ""
+    assert audited.relative == shift[1] or (math.isnan(audited.relative) and math.isinf(shift[1]))
 
 
 def stale(share: float, seed: int = 0) -> str:
@@ -316,22 +286,15 @@ def stale(share: float, seed: int = 0) -> str:
     rows = round(share * 64)
     given = torch.cat([before[:rows], out[rows:]])
     kept = {"": torch.empty_strided((64, 100), (1, 64))}
-    calls = {Regime.CHAINED: 4}
-    timed = SimpleNamespace(kept=kept, found=Outputs(kept, frozenset([""])), calls=calls)
-    made = object.__new__(TimingProcess)
-    made.setup = cast(Any, SimpleNamespace(inputs=SimpleNamespace(written=lambda *call: {})))
-    made.study = cast(Any, SimpleNamespace(reference=lambda: out.double()))
-    drawn = SummedCall(3, 1, {"": signed_sum(given, kept[""], 77)[0]}, 77)
-    bound = Tolerance(absolute=1e-3, relative=1e-5)
-    return made.audit_sums(cast(Any, timed), drawn, bound)[1]
+    sums = {"": signed_sum(given, kept[""], 77)[0]}
+    outputs, expected = Outputs(kept, frozenset([""])), expected_of(out.double())
+    return wrong_sums(sums, 77, outputs, expected, Tolerance(absolute=1e-3, relative=1e-5))
 
 
 def test_the_sums_of_any_call_are_audited() -> None:
     assert stale(0.0) == ""
     for seed in range(20):
-        assert stale(0.1, seed).startswith(
-            "the output of a timed call: by its signed sum the error is 0."
-        )
+        assert stale(0.1, seed).startswith("by its signed sum the error is 0.")
     assert stale(1.0)
 
 

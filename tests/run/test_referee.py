@@ -119,7 +119,7 @@ class Played(Referee):
     lies: Lies
 
     def audit_process(self, page: Page, pipe: Connection) -> None:
-        pipe.send((float, ()))
+        pipe.send((1, (float, ())))
         play(Lies(skipped=PLAYED_CALLS + 1), page, pipe)
 
     def execute(self, variant: str, lent: Any, page: Page, pipe: Connection) -> None:
@@ -143,10 +143,11 @@ def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
     def judged(lies: Lies) -> Witness:
         monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
         monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
-        made = Played(sessions_job(controls=("baseline",)), "baseline", 1)
+        made = Played(sessions_job(controls=("baseline",)), "baseline")
         made.lies = lies
         names: list[str] = []
-        (answer,) = made.witnesses(["liar"], names.append)
+        anchor, answer = made.witnesses(["liar"], names.append)
+        assert (anchor.variant, anchor.audits, anchor.why) == ("baseline", 200, "")
         assert names == ["baseline", "liar"]
         return answer
 
@@ -173,13 +174,13 @@ def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
     ("lies", "why", "unmeasured"),
     [
         (Lies(skipped=1), "wrong", ""),
-        (Lies(skipped=1, mended=True), "", "other sums than those that it had"),
-        (Lies(fewer=True), "", "does not have the sums of all replays"),
+        (Lies(skipped=1, mended=True), "other sums than those that it had", ""),
+        (Lies(fewer=True), "does not have the sums of all replays", ""),
         (Lies(stops=5), "", "nothing came for 2 s"),
         (Lies(fails="no such thing"), "", "no such thing"),
-        (Lies(calls=0), "", "its graph has 0 calls"),
-        (Lies(calls=1 << 20), "", "its graph has 1048576 calls"),
-        (Lies(garbled=True), "", "does not say how its outputs lie in memory"),
+        (Lies(calls=0), "its graph has 0 calls", ""),
+        (Lies(calls=1 << 20), "its graph has 1048576 calls", ""),
+        (Lies(garbled=True), "does not say how its outputs lie in memory", ""),
     ],
 )
 def test_one_that_lies_has_no_time_that_counts(
@@ -198,7 +199,7 @@ def test_one_that_lies_has_no_time_that_counts(
      (2, 9.0, True)],
 )  # fmt: skip
 def test_long_calls_have_fewer_rounds(rounds: int, seconds: float, enough: bool) -> None:
-    made = Played(sessions_job(controls=("baseline",)), "baseline", 1)
+    made = Played(sessions_job(controls=("baseline",)), "baseline")
     assert made.is_enough(rounds, seconds) == enough
 
 
@@ -233,12 +234,12 @@ def test_a_referee_that_fails_fails_no_variant(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Referee, "witnesses", witnesses)
     journal: Any = SimpleNamespace(write=told.append, current=told.append)
     server = Server(sessions_job(references=("torch",), controls=("baseline", "torch")), journal)
-    server.witnessed(["baseline", "fix1", "torch"], 1)
+    server.witnessed(["baseline", "fix1", "torch"])
     assert told == [Witnessed(witness=Witness(variant="baseline", anchor="torch", audits=9)), ""]
 
 
 def test_an_executor_has_no_pipe_or_page_of_another() -> None:
-    made = Played(sessions_job(controls=("baseline",)), "baseline", 1)
+    made = Played(sessions_job(controls=("baseline",)), "baseline")
 
     def looks(page: Page, pipe: Connection) -> None:
         is_hidden = f"{address:x}-" not in Path("/proc/self/maps").read_text()

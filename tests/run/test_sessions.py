@@ -9,8 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +24,7 @@ from made_records import sessions_job
 from workbench.cli.progress import Progress
 from workbench.derive.speedup import ratio_of, session_times
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
-from workbench.evidence.records import Call, CheckOutcome, Environment, Series, Session
+from workbench.evidence.records import Call, CheckOutcome, Series, Session
 from workbench.run.process import worker_environment
 from workbench.run.protocol import (
     CONTEXT_LOST,
@@ -42,11 +41,11 @@ from workbench.run.protocol import (
     decode,
     write_turn,
 )
-from workbench.run.worker import correctness, device, job_worker
+from workbench.run.worker import correctness, job_worker
 from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
-from workbench.run.worker.session_forks import Answer, Server, has_samples, register_ahead
-from workbench.run.worker.startup import is_alive, wait_for_turn
+from workbench.run.worker.session_forks import Answer, Server
+from workbench.run.worker.startup import is_alive, register_ahead, wait_for_turn
 from workbench.run.worker.timing import instances, rounds, session, timed_gpu
 from workbench.run.worker.timing.instances import Group, Instance, NotTimed
 from workbench.run.worker.timing.neighbours import (
@@ -71,22 +70,27 @@ class Scripted(Server):
     """Its sessions fail whom they are told to; each runs in a process of its own all the same."""
 
     fate: Callable[[int, Sequence[str]], set[str] | Answer]
-    changed = False  # times are, after they were read
 
-    def witnessed(self, variants: Sequence[str], copies: int) -> None:
-        """The referee has tests of its own."""
+    def witnessed(self, variants: Sequence[str]) -> None:
+        """The referee has tests of its own. Here a call takes 2 µs by its clock."""
+        self.by_referee = dict.fromkeys(variants, 2.0)
 
-    def measured(self, variants: Sequence[str], alone: bool, sent: Any) -> Answer:
+    def measured(self, variants: Sequence[str], alone: bool) -> Answer:
         out = self.fate(self.done, variants)
         if isinstance(out, Answer):
             return out
-        sent((0, Regime.CHAINED.value, 2.0))
-        series = Series(
-            variant="baseline", instance=0, regime=Regime.CHAINED, calls=1,
-            microseconds=(1.0 if self.changed else 2.0,),
-        )  # fmt: skip
-        session = Session(number=self.done, instances=1, series=(series,), alone=alone)
-        return Answer(out, timed=TimedSession(session=session, nodes=dict.fromkeys(variants, ())))
+        return Answer(out, timed=timed_session(self.done, dict.fromkeys(variants, 2.0), alone))
+
+
+def timed_session(
+    number: int, microseconds: Mapping[str, float], alone: bool = False
+) -> TimedSession:
+    series = tuple(
+        Series(variant=name, instance=0, regime=Regime.CHAINED, calls=1, microseconds=(time,))
+        for name, time in microseconds.items()
+    )
+    session = Session(number=number, instances=1, series=series, alone=alone)
+    return TimedSession(session=session, nodes=dict.fromkeys(microseconds, ()))
 
 
 Served = tuple[list[Event], int]
@@ -107,7 +111,6 @@ def serve(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Served]:
             with EventLog(tmp_path) as journal:
                 server = Scripted(JOB_OF_TWO, journal)
                 server.fate = fate
-                server.changed = gates == (["changed"],)
                 try:
                     with or_broken(journal):
                         server.run()
@@ -207,54 +210,56 @@ HONEST = ("a", "b", "c", "d", "e")
 
 
 @pytest.mark.parametrize("blamed", [{"bad"}, {"c"}, {"c", "bad"}, {"bad", *HONEST}])
-@pytest.mark.parametrize("was_timed", [True, False])
 def test_only_what_a_variant_does_alone_counts(
-    blamed: set[str], was_timed: bool, serve: Callable[..., Served]
+    blamed: set[str], serve: Callable[..., Served]
 ) -> None:
     """Whoever is blamed beside others, the one that breaks a session of its own is out."""
 
     def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
         if list(names) == ["bad"]:
             return {"bad"}
-        if "bad" not in names:
-            return set()
-        left = [name for name in names if name not in blamed]
-        session = Session(number=number, instances=1, series=())
-        timed = TimedSession(session=session, nodes=dict.fromkeys(left, ()))
         suspects: dict[str, WorkbenchError] = {n: UsageError("changes torch") for n in blamed}
-        return Answer(set(), suspects, timed if was_timed and left else None)
+        return Answer(set(), suspects) if "bad" in names else set()
 
     events, _ = serve(fate, [*HONEST, "bad"], [])
-    found = sessions_of(events)
-    if was_timed and {*HONEST} - blamed:
-        assert found.pop(0) == (0, False, [n for n in (*HONEST, "bad") if n not in blamed])
-    else:
-        assert found.pop(0) == (0, False, [*HONEST])
-    assert found == [(1, False, [*HONEST])]
+    assert sessions_of(events) == [(0, False, [*HONEST]), (1, False, [*HONEST])]
 
 
-def test_who_changes_something_beside_others_twice_is_out(serve: Callable[..., Served]) -> None:
-    """What it changes, a parent's graph for one, may not be there where it is alone."""
+@pytest.mark.parametrize("slowed", ["baseline", "a", "bad"])
+def test_who_makes_times_differ_from_the_referees_is_out(
+    slowed: str, serve: Callable[..., Served]
+) -> None:
+    """It may slow down the parent, another, or lie about itself; with what it does to the parent
+    another session is begun, and none of the disturbed ones is recorded.
+    """
 
-    def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
-        if "bad" not in names or len(names) == 1:
-            return set()
-        session = Session(number=number, instances=1, series=())
-        timed = TimedSession(session=session, nodes=dict.fromkeys(names, ()))
-        return Answer(set(), {"bad": UsageError("changes Instance.graphs")}, timed)
+    def fate(number: int, names: Sequence[str]) -> Answer:
+        times = dict.fromkeys(names, 2.4)  # within 1 µs of the referee's
+        if "bad" in names:
+            times |= {name: 5.0 for name in names if name in (slowed, "baseline")}
+        return Answer(set(), timed=timed_session(number, times))
 
-    events, _ = serve(fate, [*HONEST, "bad"], [*HONEST, "bad"], [])
-    assert [(e.variant, e.error.message) for e in events if isinstance(e, Failed)] == [
-        ("bad", "changes Instance.graphs")
-    ]
-    assert sessions_of(events)[-1][2] == [*HONEST]
-
-
-def test_whose_times_are_changed_after_they_were_read_fails(serve: Callable[..., Served]) -> None:
-    events, _ = serve(lambda number, names: set(), ["changed"])
+    events, _ = serve(fate, ["baseline", "a", "bad", "torch"], [])
     (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert failed.error.message.startswith("times were changed in the process after")
-    assert not any(isinstance(event, TimedSession) for event in events)
+    assert failed.variant == "bad"
+    assert failed.error.message == (
+        f"the times differ: {'bad' if slowed == 'bad' else 'baseline'} takes 5 µs in a session, "
+        "2 µs by the referee's clock"
+    )
+    assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
+
+
+def test_a_time_that_nobody_alone_disturbs_is_recorded(serve: Callable[..., Served]) -> None:
+    """Its gate says that the times differ."""
+
+    def fate(number: int, names: Sequence[str]) -> Answer:
+        time = 2.0 if len(names) < 3 else 5.0
+        return Answer(set(), timed=timed_session(number, dict.fromkeys(names, time)))
+
+    events, code = serve(fate, ["baseline", "a", "b"], [])
+    assert code == 0
+    assert not any(isinstance(event, Failed) for event in events)
+    assert [names for _, _, names in sessions_of(events)] == [["baseline", "a", "b"]] * 2
 
 
 @pytest.mark.parametrize("culprits", [{"bad"}, set()])
@@ -319,9 +324,8 @@ def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
 # ---- rounds ------------------------------------------------------------------------------------
 def test_a_round_has_every_instance_once_in_a_random_order() -> None:
     order = order_of(range(5), 0)
-    found = Counter((one.instance, one.regime, one.marked) for one in order)
-    graphs = [*((regime, False) for regime in IN_TURN), (Regime.CHAINED, True)]
-    assert found == Counter((instance, *graph) for instance in range(5) for graph in graphs)
+    found = Counter((one.instance, one.regime) for one in order)
+    assert found == Counter((instance, regime) for instance in range(5) for regime in IN_TURN)
     assert {one.regime for one in order_of(range(5), 1)} == {Regime.CHAINED}
     assert order_of(range(50), 1) != order_of(range(50), 1)
 
@@ -367,13 +371,6 @@ class FakeInstance:
     def replay(self, regime: Regime) -> None:
         self.gpu.replayed.append(4000 * self.takes)
 
-    def replay_marked(self) -> None:
-        self.gpu.replayed.append(5000 * self.takes)
-
-    @property
-    def by_events(self) -> float:
-        return self.takes + 0.25
-
 
 def test_series_are_of_the_instance_that_was_replayed(monkeypatch: Patch) -> None:
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
@@ -398,8 +395,6 @@ def test_series_are_of_the_instance_that_was_replayed(monkeypatch: Patch) -> Non
             count = 2 if regime == Regime.CHAINED else 1
         alone = regime == Regime.BACK_TO_BACK
         assert one.microseconds == (takes if alone else max(0.0, takes - 2.0),) * count
-        chained = regime == Regime.CHAINED
-        assert one.by_events == (takes + 0.25,) * (len(one.microseconds) // 2 or 1) * chained
         assert one.gap == (None if alone else 1.0)
         assert one.mhz == (2000.0,) * count
     assert timed.clock == [2000.0] * 7
@@ -428,24 +423,16 @@ class HotInstance(FakeInstance):
         self.lasts = self.takes / self.card.draw(self.power)
         self.card.replayed.append(4000 * (2 + self.lasts))
 
-    def replay_marked(self) -> None:
-        self.replay(Regime.CHAINED)
-
-    @property
-    def by_events(self) -> float:
-        return self.lasts
-
 
 def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None:
     """In turn all have one clock, alone the kernel that draws more power has a lower one."""
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = HotCard()
-    sent: list[tuple[int, str, float]] = []
     instances: Any = [
         HotInstance(card, "sdpa", 150.0, power=1.1),
         HotInstance(card, "fix", 120.0, power=1.25),
     ]
-    timed = rounds.Rounds(card, instances, sent=sent.append)
+    timed = rounds.Rounds(card, instances)
     for number in range(-1000, 6):
         timed.run(number)
     timed.finish()
@@ -453,10 +440,6 @@ def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None
         timed.alone(place)
     series = rounds.series_of(timed, instances)
     session = Session(number=0, instances=1, series=series)
-    samples: dict[tuple[int, str], list[float]] = {}
-    for instance, regime, value in sent:
-        samples.setdefault((instance, regime), []).append(value)
-    assert has_samples(session, samples.values())
     times = session_times([session])
 
     def ratio(regime: Regime) -> float:
@@ -481,46 +464,32 @@ def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None
 def test_those_that_count_are_timed_alone_at_the_power_limit(
     reasons: set[str], alone: bool, kernels: set[str], monkeypatch: Patch
 ) -> None:
-    """And audited once more each, after other values of what is constant."""
     monkeypatch.setattr(session, "switch_contexts", lambda: None)
-    monkeypatch.setattr(session, "EmptyCalls", lambda *given: None)
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = HotCard()
     names = ["slowest", "sdpa", "fa4", "fix0", "fix1", "fix2", "fix3", "last"]
     takes = [90.0, 50.0, 40.0, 80.0, 70.0, 60.0, 30.0, 85.0]
     instances = [HotInstance(card, *one, power=1.0) for one in zip(names, takes, strict=True)]
-    events: list[str] = []
     for one in (*instances, twin := HotInstance(card, "fix3", 1.0, power=1.0)):
         one.parts, one.each = (), 1.0  # type: ignore[attr-defined]
     twin.group = SimpleNamespace(variant="fix3", control=True)
 
-    def audits(number: int, found: Sequence[Any]) -> Iterator[Any]:
-        events.append(" ".join(one.group.variant for one in found))
-        yield from ()
-
-    inputs = SimpleNamespace(renew=lambda: events.append("renewed"))
-    made = timing_of(5, instances=[twin, *instances], throttled=[], reasons=set(), audits=audits)
+    made = timing_of(5, instances=[twin, *instances], throttled=[], reasons=set())
     made.job = structs.replace(
         made.job,
         params={name: {} for name in names},
         references=("slowest", "sdpa", "fa4", "slow"),
         controls=("fix0", "slowest"),
     )
-    made.setup = SimpleNamespace(gpu=card, inputs=inputs, with_neighbours=())
-    made.guard = SimpleNamespace(require_whole=lambda: events.append("whole"))
+    made.setup = SimpleNamespace(gpu=card, with_neighbours=())
     load = SimpleNamespace(temperature_c=None, throttled=True, reasons=reasons)
     made.gauge = SimpleNamespace(load=lambda: load)
     heard: list[Round] = []
-    made.sent, made.heard, made.wanted = lambda sample: None, heard.append, 2
+    made.heard, made.wanted = heard.append, 2
     made.round = Round(session=0, alone=False, number=0, rounds=2)
     made.build, made.warm_up = lambda variants: 1, lambda rounds: None
     found = made.session(0, names, alone=alone)
     assert {one.variant for one in found.series if one.regime == Regime.ALONE} == kernels
-    whole, renewed, everyone, *others = events
-    assert (whole, renewed, len(everyone.split())) == ("whole", "renewed", 9)
-    assert sorted(others[1::2]) == sorted(kernels)
-    assert set(others[:-1:2]) == ({"renewed"} if kernels else set())
-    assert others[-1:] == (["whole"] if kernels else [])
     assert {one.variant for one in heard if one.kernel_alone} == kernels
 
 
@@ -544,17 +513,17 @@ def test_a_round_that_no_stream_takes_is_waited_for_in_parts(monkeypatch: Patch)
     """A launch that no stream has room for would wait where nobody tells who hangs."""
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
-    instances: Any = [FakeInstance(card, f"v{number}", 10.0) for number in range(250)]
+    instances: Any = [FakeInstance(card, f"v{number}", 10.0) for number in range(334)]
     told: list[tuple[int, int | None]] = []
     timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
     card.at = [0]
     waited: list[int] = []
     monkeypatch.setattr(card, "wait", lambda done, tell: waited.append(card.replays))
     timed.run(0)
-    assert waited[0] <= 2 * rounds.MOST_QUEUED < card.replays == 1000
+    assert waited[0] <= 2 * rounds.MOST_QUEUED < card.replays == 1002
     timed.run(1)
     timed.finish()
-    assert timed.seconds == pytest.approx(250 * 4e-5)  # of round 1, in which few graphs run
+    assert timed.seconds == pytest.approx(334 * 4e-5)  # of round 1, in which few graphs run
     assert {len(column.microseconds) for column in timed.columns.values()} == {1, 2}
 
 
@@ -689,9 +658,6 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
         out=set(),
         instances=[],
         setup=None,
-        guard=SimpleNamespace(
-            watching=lambda name: nullcontext(), integrity=SimpleNamespace(release=list)
-        ),
         current=holders.append,
         fail=lambda name, error: failed.append(name),
     )
@@ -720,10 +686,8 @@ def test_no_variant_fails_for_want_of_memory_for_another_instance(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 33, 1 << 33))
     monkeypatch.setattr("random.sample", lambda groups, count: groups)
     errors: list[Exception] = []
-    protects = SimpleNamespace(protect=lambda *one: None, release=list)
-    guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=protects)
     timing = timing_of(
-        1, out=set(), instances=[], calls={}, setup=None, guard=guard, current=str,
+        1, out=set(), instances=[], calls={}, setup=None, current=str, require_l2=list,
         fail=lambda name, error: errors.append(error),
     )  # fmt: skip
     timing.job = structs.replace(timing.job, instances=made, controls=("a",))
@@ -760,11 +724,7 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> N
             raise NotTimed("launched nothing")
 
     monkeypatch.setattr(session, "Instance", Empty)
-    snapshot = SimpleNamespace(release=list)
-    guard = SimpleNamespace(watching=lambda name: nullcontext(), integrity=snapshot)
-    timing = timing_of(
-        2, out=set(), instances=[], calls={}, setup=None, guard=guard, current=str, fail=print
-    )
+    timing = timing_of(2, out=set(), instances=[], calls={}, setup=None, current=str, fail=print)
     timing.one(Group("bad"), {})
     assert (timing.out, timing.calls) == ({"bad"}, {})
 
@@ -782,66 +742,6 @@ def test_triton_kernels_are_registered_ahead_and_nothing_else(monkeypatch: Patch
     monkeypatch.setattr("torch.cuda._queued_calls", queued)
     register_ahead()
     assert (called, queued) == (["kernels"], [(_check_capability, "")])
-
-
-def test_no_marked_graph_is_in_two_rounds_in_a_row(monkeypatch: Patch) -> None:
-    longest = "workbench.run.worker.timing.session.LONGEST_WARM_UP_SECONDS"
-    monkeypatch.setattr(longest, 0.3)
-    run: list[int] = []
-
-    def take(number: int) -> None:
-        time.sleep(0.01)
-        run.append(number)
-
-    rounds = SimpleNamespace(run=take, clock=[1.0], finish=list, seconds=0.0)
-    timing = timing_of(2, wanted=4, instances=[SimpleNamespace(each=1.0)], throttled=[])
-    timing.gauge = SimpleNamespace(load=lambda: SimpleNamespace(throttled=None))
-    timing.warm_up(rounds)
-    timing.rounds(rounds)
-    marked = [any(one.marked for one in order_of([0], number)) for number in run]
-    assert run[-4:] == [0, 1, 2, 3]
-    assert marked == [True, False] * (len(run) // 2)
-
-
-def audited_instance(variant: str) -> Any:
-    return SimpleNamespace(group=SimpleNamespace(variant=variant), any_call=lambda: None)
-
-
-def auditing(variants: Sequence[str], audit: Callable[..., tuple[float, str]]) -> Any:
-    """A timing of five sessions of these variants, and its instances."""
-    instances = [audited_instance(name) for name in variants]
-    study = SimpleNamespace(tolerance=Tolerance(absolute=1.0, relative=1.0))
-    made = timing_of(5, instances=instances, study=study, shape=None, audit=audit)
-    made.setup = SimpleNamespace(inputs=SimpleNamespace(constant=()))
-    made.audit_sums = lambda instance, drawn, bound: (0.0, "")
-    return made, instances
-
-
-def test_every_session_audits_another_variant_first() -> None:
-    audited: list[str] = []
-
-    def audit(instance: Any, bound: Any) -> tuple[float, str]:
-        audited.append(instance.group.variant)
-        return 0.0, ""
-
-    def first_of(number: int) -> str:
-        audited.clear()
-        timing, instances = auditing("abcde", audit)
-        list(timing.audits(number, instances))
-        return audited[0]
-
-    assert [first_of(number) for number in range(10)] == [*"abcde", *"abcde"]
-
-
-@pytest.mark.parametrize("variants", ["ab", "abcde", "abcdefghijklm"])
-def test_all_sessions_together_audit_everyone_however_long_it_takes(
-    variants: str, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("workbench.run.worker.timing.session.AUDIT_SECONDS", -1.0)
-    timing, instances = auditing(variants, lambda instance, bound: (0.0, ""))
-    assert {one.variant for number in range(5) for one in timing.audits(number, instances)} == set(
-        variants
-    )
 
 
 @pytest.mark.parametrize(
@@ -862,19 +762,6 @@ def test_a_variant_is_checked_with_inputs_laid_out_as_the_study_gives_them(make:
     assert inside.stride() == (given if is_dense(given) else given.contiguous()).stride()
     assert buffer.numel() == given.numel() * given.element_size() + 2 * GUARD_BYTES
     assert set(buffer[:GUARD_BYTES].tolist()) == set(buffer[-GUARD_BYTES:].tolist()) == {0xFF}
-
-
-def test_an_output_whose_reference_finds_no_memory_is_not_audited() -> None:
-    def audit(instance: Any, bound: Any) -> tuple[float, str]:
-        if instance.group.variant == "large":
-            raise torch.cuda.OutOfMemoryError
-        return 0.5, ""
-
-    timing, instances = auditing(("large", "small"), audit)
-    assert [(one.variant, one.outputs) for one in timing.audits(0, instances)] == [
-        ("large", 1),
-        ("small", 2),
-    ]
 
 
 def test_inputs_without_a_tensor_are_checked_like_others(monkeypatch: Patch) -> None:
@@ -901,8 +788,8 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch:
     worker = object.__new__(job_worker.JobWorker)
     shapes = {"large": "of large", "odd": "of odd"}
     worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
-    job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={})
-    worker.job, worker.folder = cast(Any, job), Path()
+    job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={}, on_cpu=False)
+    worker.job, worker.folder, worker.opened = cast(Any, job), Path(), None
     worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
     failing = "odd"
     with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):
@@ -913,26 +800,50 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch:
 
 
 def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
-    seen: list[tuple[str, str]] = []
-    guard = SimpleNamespace(adopt=id, watching=lambda name: nullcontext())
-    monkeypatch.setattr(device, "environment", Environment)
-    monkeypatch.setattr(job_worker, "guard_of", lambda *given: guard)
+    done: list[tuple[str, str]] = []
     worker = object.__new__(job_worker.JobWorker)
     for what in ("build", "check"):
-        monkeypatch.setattr(worker, what, lambda name, what=what: seen.append((what, name)))
-    worker.study, worker.folder, worker.failed = cast(Any, None), Path(), set()
-    worker.variants = ("baseline", "fix1")
+        monkeypatch.setattr(worker, what, lambda name, what=what: done.append((what, name)))
+    worker.folder, worker.failed, worker.opened, worker.reported = Path(), set(), None, True
     worker.job = VariantsJob(
         study="scale",
-        variants=worker.variants,
+        variants=("baseline", "fix1"),
         params={},
         phases=(Phase.BUILD, Phase.CHECK),
         known=("baseline",),
     )
     journal = SimpleNamespace(write=lambda event: None, current=lambda name: None)
     worker.journal = cast(Any, journal)
-    worker.run()
-    assert seen == [("build", "baseline"), ("build", "fix1"), ("check", "fix1")]
+    worker.work(worker.job.variants)
+    assert done == [("build", "baseline"), ("build", "fix1"), ("check", "fix1")]
+
+
+@pytest.mark.parametrize("fate", ["ends", "exits", "is killed"])
+def test_forks_are_prepared_ahead_and_end_the_worker_as_they_end(
+    fate: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = VariantsJob(study="s", variants=("a", "b", "c"), params={}, phases=(Phase.CHECK,))
+
+    def work(self: Any, variants: Sequence[str]) -> None:
+        (name,) = variants
+        with Path("done").open("a") as done:
+            done.write(name)
+        if name == "b" and fate == "exits":
+            ctypes.CDLL(None).syscall(231, 1)  # exit_group, which nothing can refuse
+        if name == "b" and fate == "is killed":
+            signal.raise_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(job_worker.JobWorker, "work", work)
+    monkeypatch.setattr(job_worker.JobWorker, "prepared", lambda self: None)
+    pid = os.fork()
+    if pid == 0:
+        with EventLog(tmp_path) as journal:
+            job_worker.JobWorker(job, journal).run()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == {"ends": 0, "exits": 1, "is killed": -signal.SIGKILL}[fate]
+    assert Path("done").read_text() == ("abc" if fate == "ends" else "ab")
 
 
 def test_progress_tells_the_number_of_each_session(capsys: Capsys) -> None:

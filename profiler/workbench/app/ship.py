@@ -195,7 +195,7 @@ def times_of(
 
 def timed(timing: Timing, variant: str, reference: str, *, file: str = "") -> ShippedTime | None:
     """None where a call adds nothing."""
-    every = session_times(timing.together)
+    every = session_times(timing.together, timing.wrong)
     mine = every.get((variant, HEADLINE, False), {})
     its = every.get((reference, HEADLINE, False), {})
     time = time_of(mine, HEADLINE)

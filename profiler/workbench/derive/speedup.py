@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, median, pstdev, variance
@@ -224,13 +224,9 @@ def two_clocks(sessions: Iterable[Session]) -> Mapping[str, TwoClocks]:
     }
 
 
-def wrong_outputs(sessions: Iterable[Session]) -> Mapping[str, str]:
-    """Variants of which a timed call gave a wrong output, and what was wrong with it."""
-    audits = (audit for session in sessions for audit in session.audits)
-    return {audit.variant: audit.why for audit in audits if audit.why}
-
-
-def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
+def session_times(
+    sessions: Iterable[Session], wrong_outputs: Collection[str] = ()
+) -> Mapping[Key, SessionTimes]:
     """Collect instance times by variant, regime and A/A control.
 
     A variant has none in any session if an output of a timed call was wrong, or if the two clocks
@@ -238,7 +234,7 @@ def session_times(sessions: Iterable[Session]) -> Mapping[Key, SessionTimes]:
     """
     every = list(sessions)
     wrong = {name for name, clocks in two_clocks(every).items() if clocks.disagree}
-    wrong |= wrong_outputs(every).keys()
+    wrong |= {*wrong_outputs}
     return _WhenAsked(
         grouped(
             ((series.variant, series.regime, series.control), (session, series))

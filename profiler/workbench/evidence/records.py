@@ -384,6 +384,16 @@ class Witness(Record, frozen=True, kw_only=True, omit_defaults=True):
     unmeasured: str = ""
 
 
+# A session's time of an honest kernel and the referee's differ by 5 % at most, by 8 % at the power
+# limit, where the clock depends on who else runs, and by 0.85 µs with a memset (docs/measuring.md).
+APART, APART_US = 0.1, 1.0
+
+
+def are_apart(in_session: float, by_referee: float) -> bool:
+    """Whether two times of a call, in microseconds, cannot both be right."""
+    return abs(in_session - by_referee) > max(APART * in_session, APART_US)
+
+
 class Session(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One timing process. ``alone``: it held references only, no step's code was in it.
 
@@ -446,9 +456,20 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
 
     @cached_property
     def audits(self) -> Mapping[str, list[Audit]]:
-        return grouped(
-            (audit.variant, audit) for session in self.sessions for audit in session.audits
-        )
+        """Of sessions, which audited themselves before the referee did, and of the referee."""
+        by_referee = [
+            Audit(variant=seen.variant, outputs=seen.audits, relative=seen.relative, why=seen.why)
+            for seen in self.witnesses
+            if seen.audits or seen.why
+        ]
+        every = (*(audit for session in self.sessions for audit in session.audits), *by_referee)
+        return grouped((audit.variant, audit) for audit in every)
+
+    @cached_property
+    def wrong(self) -> Mapping[str, str]:
+        """Variants of which a timed call gave a wrong output, and what was wrong with it."""
+        audits = (audit for every in self.audits.values() for audit in every)
+        return {audit.variant: audit.why for audit in audits if audit.why}
 
     @cached_property
     def chained(self) -> frozenset[str]:

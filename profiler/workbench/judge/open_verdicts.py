@@ -25,7 +25,7 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
     For a bug fix both gates count: which holds is not known here. Steps that are judged at another
     shape, or whose parent was not timed beside them, are left out: sessions would not decide.
     """
-    times = session_times(timing.together)
+    times = session_times(timing.together, timing.wrong)
     undecided: set[str] = set()
     for step in ladder.steps:
         if step.parent is None or step.shape not in ("", timing.shape):
@@ -58,7 +58,7 @@ def _is_open(over: Ratio, alone: Ratio | None, gates: Gates) -> bool:
 
 def timed_pair(timing: Timing, before: str, after: str) -> TimedPair | None:
     """Compare two variants in the regime that decides; None where they were not timed together."""
-    every = session_times(timing.together)
+    every = session_times(timing.together, timing.wrong)
     sides: list[SessionTimes] = [every.get((name, HEADLINE, False), {}) for name in (before, after)]
     times = [time_of(side, HEADLINE) for side in sides]
     ratio = ratio_of(sides[0], sides[1], timing.first_planned)

@@ -175,8 +175,6 @@ class Listener:
     result: MeasuredPlan
     on_event: Callable[[Event], None]
     refused: Callable[[Build], bool] | None = None
-    together: bool = False  # several variants are in the worker's process
-    suspects: list[str] = field(default_factory=list)  # those that changed what is not their own
 
     def take(self, event: Event) -> None:
         match event:
@@ -193,9 +191,6 @@ class Listener:
                     self.result.refused.add(event.variant)
             case Checked():
                 self.checked(event)
-            case Failed(error=ErrorText(kind="Tampered")) if self.together:
-                self.suspects.append(event.variant)  # only what it does alone counts
-                return
             case Failed():
                 error = event.error
                 self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
@@ -370,26 +365,18 @@ class Measurement:
             self.work(scratch, left, (Phase.CHECK,))
 
     def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
-        """Run phases of variants in a worker, and again without the variant that broke it. A
-        variant that may have changed what is not its own runs again in a process of its own.
+        """Run phases of variants in a worker, one after the other, and those behind the one that
+        broke it in another.
         """
         limit = self.config.limits.seconds_per_step
-        while variants:
+        while variants and not self.result.interrupted:
             job = variants_job(self.study, self.plan, variants, phases)
-            self.events.together, self.events.suspects = len(variants) > 1, []
             outcome = run_worker(scratch, job, limit, self.events.take)
-            self.events.together, suspects = False, self.events.suspects
-            if outcome.interrupted:
-                self.result.interrupted = True
-                return
+            self.result.interrupted = outcome.interrupted
             culprit = self.events.blame(outcome)
-            for name in suspects:
-                if not self.result.interrupted:
-                    self.work(scratch, [name], phases)
-            if culprit is None or self.result.interrupted:
+            if culprit is None:
                 return
-            out = {culprit, *self.result.out, *suspects}
-            variants = [v for v in variants if v not in out]
+            variants = variants[variants.index(culprit) + 1 :]
 
     def start_sessions(self, scratch: Path) -> Worker:
         """Start the process that forks the sessions; it waits for its turn."""
@@ -476,7 +463,6 @@ class Measurement:
     def capture(self, scratch: Path, ahead: Worker | None) -> None:
         """One ncu process for all, and another for the rest when a variant breaks it."""
         left = [v for v in self.plan.captured if v not in self.result.out]
-        suspects: list[str] = []  # each in a process of its own
         if self.timing is not None and left:
             calls = {n: (c, *self.timing.ways.get(n, ())) for n, c in self.timing.nodes.items()}
             write_calls(scratch / "ncu", calls)
@@ -484,15 +470,13 @@ class Measurement:
         died: list[str] = []  # logs of those that ended at their first kernel
         enough = min(ENOUGH, len(self.plan.captured))
         while left and not self.result.interrupted:
-            tried = [v for v in suspects if v in left][:1] or left
+            tried = left
             worker = ahead or self.start_capture(scratch, tried, waits=False)
             assert worker is not None
-            self.events.together, self.events.suspects = len(tried) > 1, []
             if worker is ahead:
                 worker.give_turn(left)
             ahead = None
             outcome = worker.watch(limit, self.events.take)
-            suspects += self.events.suspects
             self.result.interrupted = outcome.interrupted
             report = worker.scratch / ncu.REPORT
             stored = self.events.store(report, outcome.of(Captured), self.config.profiler)
@@ -513,6 +497,6 @@ class Measurement:
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
                 self.events.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]
-            explained = stored or culprit or outcome.interrupted or self.events.suspects
+            explained = stored or culprit or outcome.interrupted
             if not explained and left == tried:
                 raise ncu.failure(outcome.log)

@@ -134,6 +134,7 @@ class Recorder:
         self._sessions: list[Session] = []
         self._nodes: dict[str, Call] = {}
         self._ways: dict[str, tuple[Call, ...]] = {}
+        self._witnesses: list[Witness] = []
         self._timing: Path | None = None
         self._on_record: Timing | None = None
         prints = Fingerprints(study)
@@ -239,7 +240,7 @@ class Recorder:
                     entry = journal.timing_entry(name, self._on_record, cut_short=True)
                     journal.append(self.folder, entry)
                 self._timing.unlink(missing_ok=True)
-        self._sessions, self._nodes, self._ways = [], {}, {}
+        self._sessions, self._nodes, self._ways, self._witnesses = [], {}, {}, []
         self._timing = self._on_record = None
 
     def session(self, event: TimedSession, planned: int) -> Timing:
@@ -262,6 +263,7 @@ class Recorder:
             provenance=provenance(self.environment),
             planned=planned,
             ways={name: ways for name, ways in self._ways.items() if ways},
+            witnesses=tuple(self._witnesses),
         )
         if self._timing is None:
             self._timing = self.new_timing(record)
@@ -271,11 +273,8 @@ class Recorder:
         return record
 
     def witness(self, witness: Witness) -> None:
-        """Add a witness to the file of this run."""
-        if self._timing is not None and self._on_record is not None:
-            every = (*self._on_record.witnesses, witness)
-            self._on_record = structs.replace(self._on_record, witnesses=every)
-            store.write(self._timing, self._on_record)
+        """Note a witness of the sessions that follow."""
+        self._witnesses.append(witness)
 
     def new_timing(self, timing: Timing) -> Path:
         """Write it where no timing of another command, or of before the clock was set back, is."""

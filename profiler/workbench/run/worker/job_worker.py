@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -34,9 +35,13 @@ from workbench.run.protocol import (
 )
 from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
 from workbench.run.worker.lines import prepare
+from workbench.run.worker.opened import KeptSources, Opened
 from workbench.run.worker.startup import (
     ENVIRONMENT,
+    Forked,
+    Parent,
     import_ahead,
+    import_for_forks,
     import_libraries,
     job_of,
     wait_for_turn,
@@ -48,7 +53,6 @@ from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
-    from workbench.run.worker.guard import Guard
     from workbench.run.worker.timing.neighbours import Neighbours
 
 
@@ -60,54 +64,83 @@ class JobWorker:
         self.variants = job.variants
         self.journal = journal
         self.folder = Path.cwd() / "kernels" / job.study
-        study = self.folder / "study.py"
         if job.on_cpu:
             signal.signal(signal.SIGPROF, out_of_time)  # before any module has its own handlers
-        if job.waits:
-            os.environ.update(ENVIRONMENT)
-            import_libraries()
-        self.guard: Guard | None = None
-        prepare(study)  # it may load what variants are made of
-        self.study = self.module(study, "workbench_study")
-        check_study_module(study, self.study)
-        add_shapes(self.study.shapes, job.derived)
         self.loaded = 0
         self.failed: set[str] = set()
+        self.reported = job.on_cpu or self.only_compiles
         self.neighbours: Neighbours | None = None
         self.reference: Callable[..., Any] | None = None
+        self.opened: Opened | None = None
 
     def run(self) -> None:
-        if self.job.on_cpu:
-            self.load_reference()
-            return self.each(Phase.CHECK, self.check_on_cpu)
         if self.job.waits:
             self.variants = wait_for_parent(self.folder, self.job)
-        if not self.only_compiles:
+        if not is_forking(self.job):
+            self.load_study()
+            self.work(self.variants)
+            return
+        sources, parent = KeptSources(self.folder), Parent()
+        forks: deque[Forked] = deque()
+        for name in (*self.variants, ""):
+            sources.put_back()
+            if name:
+                forks.append(Forked(self.prepared, partial(self.work, [name]), self.journal))
+                self.reported = True
+            if forks and (len(forks) > 1 or not name):
+                forks.popleft().run(parent)
+
+    def prepared(self) -> None:
+        """Load the study and make a CUDA context, while the variant before is checked."""
+        import torch
+
+        self.load_study()
+        if torch.cuda.is_available():
+            torch.zeros(1, device="cuda")
+
+    def work(self, variants: Sequence[str]) -> None:
+        """Do all phases of these. None is left of it but its events."""
+        if not self.reported:
             from workbench.run.worker.device import environment
 
             self.journal.write(DeviceFound(environment=environment()))
-            self.guard = guard_of(self.folder, self.job)
-            self.guard.adopt(self.study)
-            self.load_reference()
-        self.each(Phase.BUILD, self.build)
-        if Phase.CHECK in self.job.phases:
-            self.each(Phase.CHECK, self.check, self.job.known)
-        if Phase.CAPTURE in self.job.phases:
-            self.each(Phase.CAPTURE, self.capture)
+        phases = {Phase.BUILD: self.build, Phase.CHECK: self.check, Phase.CAPTURE: self.capture}
+        for phase, work in phases.items():
+            # A capture compiles what it calls; a check on the CPU builds nothing ahead of it.
+            if phase in self.job.phases or (phase == Phase.BUILD and not self.job.on_cpu):
+                self.each(variants, phase, work)
 
-    def each(self, phase: Phase, work: Callable[[str], None], without: Sequence[str] = ()) -> None:
+    def each(self, variants: Sequence[str], phase: Phase, work: Callable[[str], None]) -> None:
         """Do one phase of all variants that have not failed. A failure ends that variant alone."""
-        for name in [name for name in self.variants if name not in {*self.failed, *without}]:
+        known = self.job.known if phase == Phase.CHECK else ()
+        for name in [name for name in variants if name not in {*self.failed, *known}]:
             self.journal.current(name)
             compiling = is_compiling(self.sources(name))
             self.journal.write(Start(variant=name, phase=phase, compiling=compiling))
             try:
-                with self.guard.watching(name) if self.guard else nullcontext():
+                with self.covered(name):
                     work(name)
             except BaseException as error:  # users' code may also exit
                 self.failed.add(name)
                 self.journal.fail(name, phase, error)
         self.journal.current("")
+
+    def load_study(self) -> None:
+        study = self.folder / "study.py"
+        prepare(study)  # it may load what variants are made of
+        self.study = self.module(study, "workbench_study")
+        check_study_module(study, self.study)
+        add_shapes(self.study.shapes, self.job.derived)
+        if Phase.CHECK in self.job.phases:
+            self.load_reference()
+        if not (self.job.on_cpu or self.only_compiles):
+            self.opened = Opened(self.folder.parent)
+
+    def covered(self, name: str) -> AbstractContextManager[None]:
+        """Raise UsageError at the end for a source that the fingerprint does not cover."""
+        if self.opened is None:
+            return nullcontext()
+        return self.opened.require_covered(self.folder, self.job.sources.get(name, ()))
 
     def sources(self, name: str) -> list[Path]:
         names = self.job.sources.get(name) or (f"{base_name(name)}.py",)
@@ -134,14 +167,11 @@ class JobWorker:
         return self.job.phases == (Phase.BUILD,) and bool(self.job.arch)
 
     def module(self, path: Path, name: str) -> ModuleType:
-        if self.guard:
-            return self.guard.load(path, name)
         if self.only_compiles:
             return load_module(path, name)
-        from workbench.run.worker.process_settings import keep_settings, load_own
+        from workbench.run.worker.process_settings import load_kept
 
-        module = load_own(path, name)
-        return keep_settings(module) if self.job.on_cpu else module  # or the guard adopts it
+        return load_kept(path, name)
 
     def load(self, name: str) -> Callable[..., Any]:
         """Return the variant's ``run``, of a module loaded anew that nothing has touched."""
@@ -182,7 +212,11 @@ class JobWorker:
     def check(self, name: str) -> None:
         from workbench.run.worker.correctness import check_variant
 
+        if self.job.on_cpu:
+            return self.check_on_cpu(name)
         run, peer = self.load(name), self.reference
+        if peer and self.opened:  # what it opens, as a compiler does, is not the variant's doing
+            peer = self.opened.unheard(peer)
         if is_compiling(self.sources(name)):
             run = self.telling(name, run)
         for shape in self.job.check_shapes:
@@ -246,7 +280,7 @@ class JobWorker:
                 file = self.folder / f"{base_name(self.job.reference)}.py"
                 with cuda.overridden(self.job.params.get(self.job.reference, {})):
                     run = self.module(file, "workbench_reference").run
-                self.reference = self.guard.unheard(run) if self.guard else run
+                self.reference = run
             cuda.take_declared()
 
     def in_layout(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,28 +337,35 @@ def out_of_time(*_: object) -> None:
     raise OutOfTime
 
 
-def guard_of(folder: Path, job: VariantsJob) -> Guard:
-    """Make a guard, after everything is imported that variants may meet here."""
-    from workbench.run.worker import correctness  # noqa: F401
-    from workbench.run.worker.guard import Guard
-    from workbench.run.worker.timing import neighbours  # noqa: F401
-
-    return Guard(folder, job.sources)
+def is_forking(job: VariantsJob) -> bool:
+    """Whether each variant has a process of its own: ncu would follow every one of them, and what
+    is only compiled is not called.
+    """
+    return not (
+        job.on_cpu or Phase.CAPTURE in job.phases or (job.phases == (Phase.BUILD,) and job.arch)
+    )
 
 
 def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
     """Import what takes long, then wait, off the GPU, until the parent says which variants."""
+    os.environ.update(ENVIRONMENT)
+    import_libraries()
     import_ahead(folder / name for names in job.sources.values() for name in names)
     return wait_for_turn()
 
 
 def main() -> None:
-    with job_of(VariantsJob) as (job, journal), ExitStack() as stack:
+    with job_of(VariantsJob, forks=is_forking) as (job, journal), ExitStack() as stack:
         if job.on_cpu:
             from workbench.run.worker.device import on_cpu
 
             os.environ["TRITON_INTERPRET"] = "1"
             stack.enter_context(on_cpu())
+        if is_forking(job):
+            os.environ.update(ENVIRONMENT)
+            folder = Path.cwd() / "kernels" / job.study
+            sources = (folder / name for names in job.sources.values() for name in names)
+            import_for_forks("workbench.run.worker.job_worker", sources)
         JobWorker(job, journal).run()
 
 

@@ -1,16 +1,12 @@
-"""Settings of torch and Python that hold for the whole process, and yet belong to the module whose
-code sets them: they are in force while its functions run, and reach nobody else. In the worker.
+"""Settings of torch that hold for the whole process, and yet belong to the module whose code sets
+them: they are in force while its functions run, and reach no other that is timed beside it.
 """
 
 from __future__ import annotations
 
 import re
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from importlib import import_module
 from operator import is_
 from pathlib import Path
 from types import ModuleType
@@ -31,9 +27,10 @@ class ProcessSetting(NamedTuple):
     write: Callable[[Any], None]
 
 
-# Flags of torch._C, for which it has a function that reads and one that writes.
+# Flags of torch._C, for which it has a function that reads and one that writes. The order of the
+# backends of attention is none of them: torch itself sets it at the first call, for every caller.
 FLAG = re.compile(
-    r"_get_((blas|cublas|cudnn|linalg|math|sdp)_(?!allow_tf32)|\w+_sdp_enabled|deterministic_fill)"
+    r"_get_((blas|cublas|cudnn|linalg|math)_(?!allow_tf32)|\w+_sdp_enabled|deterministic_fill)"
 )
 
 
@@ -101,62 +98,7 @@ def _modes(kind: str, *which: None) -> ProcessSetting:
     return ProcessSetting(depth, cut)
 
 
-SIGNALS = sorted(signal.valid_signals())
-GET_HANDLER: Callable[[int], Any] = import_module(
-    "_signal"
-).getsignal  # without enums: 50 x as fast
-
-
-def _handlers() -> tuple[Any, ...]:
-    return tuple(map(GET_HANDLER, SIGNALS))
-
-
-def _set_handlers(wanted: tuple[Any, ...]) -> None:
-    for number, handler, now in zip(SIGNALS, wanted, _handlers(), strict=True):
-        if handler is not now:
-            signal.signal(number, handler)
-
-
-TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
-
-
-def _timers() -> tuple[bool, ...]:
-    return tuple(signal.getitimer(timer) != (0.0, 0.0) for timer in TIMERS)
-
-
-def _stop_timers(before: tuple[bool, ...]) -> None:
-    for timer, was_running in zip(TIMERS, before, strict=True):
-        if not was_running:
-            signal.setitimer(timer, 0)
-
-
-MONITORING: Any = getattr(sys, "monitoring", None)  # from Python 3.12 on
-TOOLS = range(6)
-
-
-def _tools() -> tuple[bool, ...]:
-    return tuple(MONITORING.get_tool(tool) is not None for tool in TOOLS) if MONITORING else ()
-
-
-def _free_tools(before: tuple[bool, ...]) -> None:
-    for tool, was_used in enumerate(before):
-        if not was_used and MONITORING.get_tool(tool) is not None:
-            MONITORING.set_events(tool, 0)
-            for event in filter(None, vars(MONITORING.events).values()):
-                with suppress(ValueError):  # two events in one
-                    MONITORING.register_callback(tool, event, None)
-            MONITORING.free_tool_id(tool)
-
-
-# Hooks first: as soon as a module's code has returned, nothing calls them.
 SETTINGS = (
-    ProcessSetting(sys.gettrace, sys.settrace),
-    ProcessSetting(sys.getprofile, sys.setprofile),
-    ProcessSetting(threading.gettrace, threading.settrace),
-    ProcessSetting(threading.getprofile, threading.setprofile),
-    ProcessSetting(_tools, _free_tools),
-    ProcessSetting(_timers, _stop_timers),
-    ProcessSetting(_handlers, _set_handlers),
     *_flags(),
     ProcessSetting(torch.is_grad_enabled, torch._C._set_grad_enabled),
     ProcessSetting(torch.is_anomaly_enabled, torch._C.set_anomaly_enabled),
@@ -204,8 +146,8 @@ _inside = False
 @contextmanager
 def own_settings(module: str) -> Iterator[dict[int, Any]]:
     """The settings inside are those that the code of a module has set, and what it sets inside is
-    no other's: as in a process of its own. A variant's modules, loaded anew, are one. Timers, modes
-    and tools of monitoring end here.
+    no other's: as in a process of its own. A variant's modules, loaded anew, are one. Modes end
+    here.
     """
     global _inside
     own = _own.setdefault(LOADED.sub("", module), {})
@@ -255,3 +197,8 @@ def keep_settings(module: ModuleType) -> ModuleType:
     if kinds := getattr(module, "adversarial", None):
         vars(module)["adversarial"] = {name: kept(kind) for name, kind in kinds.items()}
     return module
+
+
+def load_kept(path: Path, name: str) -> ModuleType:
+    """Load a module anew that has its own settings, as its functions have."""
+    return keep_settings(load_own(path, name))

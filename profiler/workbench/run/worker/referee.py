@@ -36,7 +36,7 @@ from workbench.errors import ToolFailed
 from workbench.evidence.records import Witness
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.auditor import ASK, Audited, Auditor, Bare, Claims
-from workbench.run.worker.process_settings import keep_settings, load_own
+from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.startup import Parent
 from workbench.run.worker.timing.gated import (
     ARRIVED,
@@ -79,7 +79,7 @@ from workbench.study.params import add_shapes
 from workbench.words import Regime
 
 INSTANCES = 2  # of a variant, in its executor: a time depends on where buffers lie
-BUILD_SECONDS, ANSWER_SECONDS = 240.0, 30.0
+BUILD_SECONDS, ANSWER_SECONDS = 240.0, 10.0
 LOOK_SECONDS = 1.0
 # Longer than those of sessions: the host's clock tells a replay's time within 1.3 µs (H200).
 GRAPH_MICROSECONDS = 400.0
@@ -96,6 +96,10 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 class Lost(ToolFailed):
     """An executor that did not answer, or that could not be built."""
+
+
+class Lied(Lost):
+    """One that says what cannot be: no honest one does."""
 
 
 class GatedReplay(NamedTuple):
@@ -210,10 +214,10 @@ def statement_of(executor: GatedProcess) -> Statement:
     size = len(executor.made), ROWS_OF_SUMS, SUMMED + 1
     told = np.frombuffer(executor.received(), np.float64)
     if told.size != math.prod(size):
-        raise Lost("it does not have the sums of all replays")
+        raise Lied("it does not have the sums of all replays")
     sums = told.reshape(size)
     if any(digest_of(row) != made.digest for row, made in zip(sums, executor.made, strict=True)):
-        raise Lost("it has other sums than those that it had when the clock stopped")
+        raise Lied("it has other sums than those that it had when the clock stopped")
     revealed = decoded(executor.received())
     memory = [executor.received() for _ in revealed.layouts]
     executor.finished()
@@ -224,7 +228,7 @@ def decoded(told: bytes) -> Revealed:
     try:
         return msgspec.json.decode(told, type=Revealed)
     except (msgspec.DecodeError, RecursionError):
-        raise Lost("it does not say how its outputs lie in memory") from None
+        raise Lied("it does not say how its outputs lie in memory") from None
 
 
 @dataclass
@@ -263,8 +267,9 @@ class Referee:
     reference or, where there is none, the first step.
     """
 
-    def __init__(self, job: SessionsJob, anchor: str, copies: int) -> None:
-        self.job, self.anchor, self.copies = job, anchor, copies
+    def __init__(self, job: SessionsJob, anchor: str) -> None:
+        self.job, self.anchor = job, anchor
+        self.copies = 1  # of what is constant, as many as the auditor has
         self.seed = secrets.randbits(47)
         self.parent = Parent()
 
@@ -278,13 +283,14 @@ class Referee:
             auditor = stack.enter_context(self.started(self.audit_process))
             try:
                 auditor.until_ready()
-                function, arguments = auditor.received_object()
+                self.copies, (function, arguments) = auditor.received_object()
                 lent: Shared = partial(function, *arguments)
                 current(self.anchor)
                 anchor = stack.enter_context(self.side(auditor, self.anchor, lent))
                 audited = self.audited(auditor, anchor, warm=True)
                 if audited.why:
                     raise Lost(audited.why)
+                yield Witness(variant=self.anchor, anchor=self.anchor, **figures_of(audited))
             except Lost as error:  # no variant's doing
                 why = f"the referee cannot time {self.anchor}: {error.message}"
                 yield from (Witness(variant=n, anchor="", unmeasured=why) for n in variants)
@@ -294,6 +300,8 @@ class Referee:
                 try:
                     with self.side(auditor, name, lent) as side:
                         yield self.witness(auditor, side, anchor)
+                except Lied as error:
+                    yield Witness(variant=name, anchor=self.anchor, why=error.message)
                 except Lost as error:
                     yield Witness(variant=name, anchor=self.anchor, unmeasured=error.message)
 
@@ -317,9 +325,7 @@ class Referee:
             deviation=round(math.hypot(error / time_us, anchor_error / anchor_us), 5)
             if is_timed
             else None,
-            audits=audited.calls,
-            relative=audited.relative if math.isfinite(audited.relative) else None,
-            why=audited.why,
+            **figures_of(audited),
         )
 
     def times(
@@ -378,7 +384,7 @@ class Referee:
             executor.until_ready()
             calls = executor.page.words[CALLS]
             if not 0 < calls <= MOST_CALLS:
-                raise Lost(f"it says that its graph has {calls} calls")
+                raise Lied(f"it says that its graph has {calls} calls")
             bare = self.ask(auditor, Bare(self.layouts(executor), calls))
             assert isinstance(bare, int)
             yield RefereedVariant(variant, executor, calls, bare)
@@ -408,14 +414,14 @@ class Referee:
     def audit_process(self, page: Page, pipe: Connection) -> None:
         _, study = self.study()
         shape = study.shapes[self.job.shape]
-        Auditor(page, pipe, study, shape, self.seed, self.copies).serve()
+        Auditor(page, pipe, study, shape, self.seed).serve()
 
     def execute(self, variant: str, lent: Shared, page: Page, pipe: Connection) -> None:
         """Build a variant, send how its outputs lie in memory, and serve."""
         job, (folder, study) = self.job, self.study()
         gpu = GatedGpu(page, lent)
         inputs = Neighbours(gpu, study, study.shapes[job.shape], self.seed, self.copies)
-        loader = Loader(folder, job.params, loaded, job.sources)
+        loader = Loader(folder, job.params, load_kept, job.sources)
         setup = SessionSetup(gpu, loader, inputs, GRAPH_MICROSECONDS)
         call_us, instances = 0.0, []
         for _ in range(INSTANCES):
@@ -423,6 +429,7 @@ class Referee:
             call_us = instances[0].each
         if instances[0].unchecked:
             raise NotTimed("no CUDA graph can capture a call")
+        inputs.renew()
         executor = GatedExecutor(page, pipe, gpu)
         latest = instances[:1]
 
@@ -437,9 +444,15 @@ class Referee:
 
     def study(self) -> tuple[Path, ModuleType]:
         folder = Path.cwd() / "kernels" / self.job.study
-        study = loaded(folder / "study.py", "workbench_study")
+        study = load_kept(folder / "study.py", "workbench_study")
         add_shapes(study.shapes, self.job.derived)
         return folder, study
+
+
+def figures_of(audited: Audited) -> dict[str, Any]:
+    """The fields of a witness that say what was looked at."""
+    relative = audited.relative if math.isfinite(audited.relative) else None
+    return {"audits": audited.calls, "relative": relative, "why": audited.why}
 
 
 def close_others(kept: int) -> None:
@@ -448,7 +461,3 @@ def close_others(kept: int) -> None:
         if number > 2 and number != kept:
             with suppress(OSError):
                 os.close(number)
-
-
-def loaded(path: Path, name: str) -> ModuleType:
-    return keep_settings(load_own(path, name))

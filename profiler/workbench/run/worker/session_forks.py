@@ -11,17 +11,18 @@ import gc
 import os
 import sys
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import fmean, median
 
 from msgspec import structs
 
 from workbench.errors import ToolFailed, WorkbenchError
-from workbench.evidence.records import Session, other_ways
+from workbench.evidence.records import Session, are_apart, other_ways
 from workbench.run.protocol import (
     Broken,
     DeviceFound,
@@ -33,14 +34,13 @@ from workbench.run.protocol import (
     Witnessed,
 )
 from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe
+from workbench.run.worker.opened import KeptSources
 from workbench.run.worker.startup import (
     ENVIRONMENT,
     LOOK_SECONDS,
     Parent,
-    import_ahead,
-    import_libraries,
+    import_for_forks,
     job_of,
-    keeping_bytecode,
     wait_for_turn,
 )
 from workbench.study.front_ends import is_compiling
@@ -48,14 +48,11 @@ from workbench.study.params import add_shapes
 from workbench.study.users_code import kept_whole
 from workbench.words import Phase, Regime
 
-ALONE = "--alone"  # nothing is imported ahead
-Sample = tuple[int, str, float]  # of which instance, in which regime, and microseconds
-
 
 @dataclass(frozen=True)
 class Answer:
-    """A session answers which variants failed, which may have done so by changing what is not their
-    own (``suspects``), and what was timed, if anything was.
+    """A session answers which variants failed, which are not as they are in processes of their own
+    (``suspects``), and what was timed, if anything was.
     """
 
     out: set[str]
@@ -63,12 +60,19 @@ class Answer:
     timed: TimedSession | None = None
 
 
-CHANGED = ToolFailed("times were changed in the process after they were read", hint=BESIDE_HINT)
+DISTURBED = 0.06  # of a reference's time: twice what the gate of interference allows
 
 
-def has_samples(session: Session, samples: Iterable[Sequence[float]]) -> bool:
-    """Whether its times are those that left its process one by one."""
-    return Counter(map(tuple, samples)) == Counter(one.microseconds for one in session.series)
+def measured_in(session: Session) -> dict[str, tuple[float, float]]:
+    """Microseconds and thousands of cycles of a chained call of each variant."""
+    every: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for series in session.series:
+        if series.regime == Regime.CHAINED and not series.control:
+            time = median(series.microseconds)
+            every[series.variant].append((time, time * median(series.mhz or (1.0,))))
+    return {
+        name: (fmean(t for t, _ in many), fmean(c for _, c in many)) for name, many in every.items()
+    }
 
 
 class Server:
@@ -77,19 +81,21 @@ class Server:
     def __init__(self, job: SessionsJob, journal: EventLog) -> None:
         self.job, self.journal = job, journal
         self.parent = Parent()
+        self.sources = KeptSources(Path.cwd() / "kernels" / job.study)
         self.done = 0
         self.reported = False
         self.cool = False  # the last session never ran into the power limit
-        self.copies: int | None = None  # of what is constant, once something was timed
-        self.has_others = False
         self.failed: set[str] = set()
-        self.acquitted: set[str] = set()  # who changed what was not its own beside others alone
+        self.by_referee: dict[str, float] = {}  # microseconds
+        self.alone: dict[str, tuple[float, float]] = {}  # of references: see measured_in
+        self.disturbed: set[str] = set()  # beside others, by nobody who does so alone
 
     def run(self) -> None:
         variants = wait_for_turn()
-        self.has_others = len(variants) > 1
         references = [name for name in variants if name in self.job.references]
         steps = [name for name in variants if name not in self.job.references]
+        if self.job.referee:
+            self.witnessed(variants)
         if references and steps and self.job.references_alone:
             self.session(references, alone=True)
         left = self.sessions(variants, self.job.sessions)
@@ -97,11 +103,9 @@ class Server:
             self.journal.write(SessionsDone(sessions=self.done))
             more = [v for v in wait_for_turn() if v in left]
             left = self.sessions(more, self.job.sessions)
-        if self.copies is not None and self.job.referee:
-            self.witnessed([name for name in variants if name not in self.failed], self.copies)
 
-    def witnessed(self, variants: Sequence[str], copies: int) -> None:
-        """Let the referee time them, too. It forks from here, where no code of theirs has run."""
+    def witnessed(self, variants: Sequence[str]) -> None:
+        """Let the referee time the steps, in processes of their own."""
         from workbench.run.worker.referee import Referee
 
         anchor = next((name for name in self.job.controls[::-1] if name in variants), "")
@@ -109,9 +113,12 @@ class Server:
         if not anchor:
             return
         try:
-            for witness in Referee(self.job, anchor, copies).witnesses(others, self.current):
+            for witness in Referee(self.job, anchor).witnesses(others, self.current):
                 self.journal.write(Witnessed(witness=witness))
-        except Exception:  # what was timed is timed; the log says why there is no witness
+                if witness.microseconds and witness.anchor_microseconds:
+                    self.by_referee[witness.variant] = witness.microseconds
+                    self.by_referee.setdefault(anchor, witness.anchor_microseconds)
+        except Exception:  # sessions follow all the same; the log says why there is no witness
             traceback.print_exc()
         self.journal.current("")
 
@@ -127,64 +134,70 @@ class Server:
     def session(self, variants: Sequence[str], alone: bool) -> set[str]:
         """Run a session in a child, and return the variants that failed in it.
 
-        If a variant changes what is not its own, only what it does alone counts, or that it does so
-        beside others in a second session. Where somebody did so unseen, or an error ended it that
-        nobody is named for, the session runs again, without who fails alone.
+        Where a time is not the referee's, or an error ended it that nobody is named for, somebody
+        has changed what is not its own: it runs again without who does so beside the controls.
         """
         answer = self.forked(variants, alone)
+        suspects = answer.suspects.keys() - self.disturbed
+        if suspects and len(variants) > 1:
+            out = self.guilty(suspects, variants) or self.guilty({*variants} - suspects, variants)
+            if out:
+                out |= answer.out
+                left = [name for name in variants if name not in out]
+                return out | (self.session(left, alone) if left else set())
+        if answer.timed is None and answer.suspects:
+            first = next(iter(answer.suspects.values()))
+            raise ToolFailed(
+                f"{first.message}, but with no variant that is timed alone", hint=first.hint
+            )
+        self.disturbed |= suspects
         if answer.timed is not None:
             self.cool = not alone and answer.timed.session.throttled == 0.0
             self.journal.write(answer.timed)
-            self.copies = answer.timed.copies
             if not self.job.kernels_alone:
                 series = answer.timed.session.series
                 names = tuple(one.variant for one in series if one.regime == Regime.ALONE)
                 self.job = structs.replace(self.job, kernels_alone=names)
-        if not answer.suspects:
-            return answer.out
-        again = self.acquitted & answer.suspects.keys() if answer.timed is not None else set()
-        for name in again:
-            self.fail(name, answer.suspects[name])
-        suspects = answer.suspects.keys() - again
-        out = answer.out | again | self.guilty(suspects)
-        if not out >= suspects:  # then it may have been another one
-            self.acquitted |= suspects - out
-            out |= self.guilty({*variants} - out - suspects)
-        if answer.timed is None:
-            if not out:
-                first = next(iter(answer.suspects.values()))
-                raise ToolFailed(
-                    f"{first.message}, but with no variant that is timed alone", hint=first.hint
-                )
-            left = [name for name in variants if name not in out]
-            out |= self.session(left, alone) if left else set()
-        return out
+        return answer.out
 
-    def guilty(self, names: Iterable[str]) -> set[str]:
-        """Return the variants that fail in a session of their own, which is not recorded."""
-        return set().union(*(self.forked([name], alone=False).out for name in sorted(names)))
+    def guilty(self, names: Iterable[str], timed: Sequence[str]) -> set[str]:
+        """Fail the variants beside which the controls, or they themselves, are not as they are in
+        processes of their own; return them. These sessions are not recorded.
+        """
+        controls: list[str] = []
+        guilty: set[str] = set()
+
+        def try_beside(name: str) -> bool:
+            answer = self.forked([*controls, name], alone=False)
+            if answer.suspects and name not in answer.out:
+                error = answer.suspects.get(name) or next(iter(answer.suspects.values()))
+                self.fail(name, error)
+            if answer.suspects or name in answer.out:
+                guilty.add(name)
+            return name not in guilty
+
+        for name in [n for n in self.job.controls if n in timed and n not in self.failed]:
+            if try_beside(name):
+                controls.append(name)
+        for name in sorted({*names} - self.failed - {*controls, *self.job.references}):
+            try_beside(name)
+        return guilty
 
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:
         """Fork a session, and return its answer. If the child is killed, so is this process."""
+        self.sources.put_back()
         ours, theirs = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
             ours.close()
             self.child(variants, alone, theirs)
         theirs.close()
-        samples: dict[tuple[int, str], list[float]] = defaultdict(list)
-        answer: Answer | None = None
         try:
-            while answer is None:
-                while not ours.poll(LOOK_SECONDS):
-                    self.parent.require()
-                match ours.recv():
-                    case Answer() as answer:
-                        pass
-                    case instance, regime, microseconds:
-                        samples[instance, regime].append(microseconds)
+            while not ours.poll(LOOK_SECONDS):
+                self.parent.require()
+            answer: Answer | None = ours.recv()
         except EOFError:
-            pass
+            answer = None
         _, status = os.waitpid(pid, 0)
         if answer is None:
             code = os.waitstatus_to_exitcode(status)
@@ -192,21 +205,30 @@ class Server:
                 os.kill(os.getpid(), -code)
             os._exit(code if code > 0 else 1)
         self.reported = True
-        if answer.timed and not has_samples(answer.timed.session, samples.values()):
-            self.failed |= answer.out
-            return self.blamed(variants, CHANGED)
+        self.failed |= answer.out
+        if answer.timed is not None:
+            session = answer.timed.session
+            answer.suspects.update(self.disturbed_in(session))
+            if session.alone:
+                self.alone = measured_in(session)
         return answer
 
-    def blamed(self, variants: Sequence[str], error: WorkbenchError) -> Answer:
-        """Blame variants for what one did: all that have not failed are suspects, one
-        alone fails.
+    def disturbed_in(self, session: Session) -> dict[str, WorkbenchError]:
+        """The variants whose time in a session is not the referee's, and references whose time is
+        not as it was without steps beside them, in cycles as in microseconds.
         """
-        left = [name for name in variants if name not in self.failed]
-        if len(variants) > 1:
-            return Answer({*variants} & self.failed, dict.fromkeys(left, error))
-        for name in left:
-            self.fail(name, error)
-        return Answer({*variants})
+        disturbed: dict[str, WorkbenchError] = {}
+        for name, (here, cycles) in measured_in(session).items():
+            seen, alone = self.by_referee.get(name), self.alone.get(name)
+            why = ""
+            if seen and are_apart(here, seen):
+                why = f"{here:.3g} µs in a session, {seen:.3g} µs by the referee's clock"
+            elif alone and min(abs(here / alone[0] - 1), abs(cycles / alone[1] - 1)) > DISTURBED:
+                why = f"{here:.3g} µs beside steps, {alone[0]:.3g} µs without"
+            if why:
+                message = f"the times differ: {name} takes {why}"
+                disturbed[name] = ToolFailed(message, hint=BESIDE_HINT)
+        return disturbed
 
     def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
         """Run one session; this never returns."""
@@ -215,14 +237,11 @@ class Server:
             gc.disable()
             try:
                 with kept_whole():
-                    answer = self.measured(variants, alone, pipe.send)
+                    answer = self.measured(variants, alone)
             except Exception as error:
-                from workbench.run.worker.guard import Tampered
-
-                if not (self.has_others or isinstance(error, Tampered)):
-                    raise
                 traceback.print_exc()
-                answer = self.blamed(variants, describe(error).error())
+                why = describe(error).error()
+                answer = Answer(self.failed & {*variants}, dict.fromkeys(variants, why))
             pipe.send(answer)
             code = 0
         except BaseException as error:
@@ -233,14 +252,11 @@ class Server:
             sys.stderr.flush()
             os._exit(code)
 
-    def measured(
-        self, variants: Sequence[str], alone: bool, sent: Callable[[Sample], None]
-    ) -> Answer:
-        """``sent`` takes samples out of this process as they are read."""
+    def measured(self, variants: Sequence[str], alone: bool) -> Answer:
         import torch
 
         from workbench.run.worker.device import environment
-        from workbench.run.worker.guard import Guard, Tampered
+        from workbench.run.worker.process_settings import load_kept
         from workbench.run.worker.timing.instances import Loader
         from workbench.run.worker.timing.session import Listeners, TimingProcess
 
@@ -248,21 +264,12 @@ class Server:
         if not self.reported:
             self.journal.write(DeviceFound(environment=environment()))
         folder = Path.cwd() / "kernels" / self.job.study
-        guard = Guard(folder, self.job.sources)
-        study = guard.load(folder / "study.py", "workbench_study")
+        study = load_kept(folder / "study.py", "workbench_study")
         add_shapes(study.shapes, self.job.derived)
-        loader = Loader(folder, self.job.params, guard.load, guard.sources)
+        loader = Loader(folder, self.job.params, load_kept, self.job.sources)
         self.start(variants[0])
-        suspects: dict[str, WorkbenchError] = {}
-
-        def fail(name: str, error: BaseException) -> None:
-            if isinstance(error, Tampered) and len(variants) > 1:
-                suspects[name] = error
-            else:
-                self.fail(name, error)
-
-        listeners = Listeners(fail, self.current, self.heard, sent)
-        timing = TimingProcess(self.job, study, loader, guard, listeners, self.cool)
+        listeners = Listeners(self.fail, self.current, self.heard)
+        timing = TimingProcess(self.job, study, loader, listeners, self.cool)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         inputs, timed = timing.setup.inputs, None
@@ -270,7 +277,7 @@ class Server:
             nodes = {name: calls[0] for name, calls in timing.calls.items()}
             ways = {name: other_ways(*calls) for name, calls in timing.calls.items()}
             timed = TimedSession(session=session, nodes=nodes, ways=ways, copies=inputs.copies)
-        return Answer(timing.out - suspects.keys(), suspects, timed)
+        return Answer(timing.out, timed=timed)
 
     def current(self, name: str) -> None:
         self.journal.current(name)
@@ -294,31 +301,12 @@ class Server:
         self.journal.fail(variant, Phase.TIME, error)
 
 
-def register_ahead() -> None:
-    """The kernels in Triton that torch registers when it first uses the GPU, for most of a second:
-    once, and not in every session. It uses no GPU.
-    """
-    import torch
-
-    queued = getattr(torch.cuda, "_queued_calls", [])
-    for call in list(queued):
-        if getattr(call[0], "__name__", "") == "_register_triton_kernels":
-            queued.remove(call)
-            call[0]()
-
-
 def main() -> None:
     os.environ.update(ENVIRONMENT)
-    with job_of(SessionsJob, forks=True) as (job, journal):
-        import_libraries()
-        with keeping_bytecode():
-            register_ahead()
+    with job_of(SessionsJob, forks=lambda job: True) as (job, journal):
         folder = Path.cwd() / "kernels" / job.study
         sources = (folder / name for names in job.sources.values() for name in names)
-        if ALONE not in sys.argv and not import_ahead(sources, job.gpus):  # each session does
-            print("what variants import uses the GPU, starts threads or changes torch", flush=True)
-            module = [sys.executable, "-m", "workbench.run.worker.session_forks"]
-            os.execv(sys.executable, [*module, *sys.argv[1:], ALONE])
+        import_for_forks("workbench.run.worker.session_forks", sources, job.gpus)
         Server(job, journal).run()
 
 

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workbench.children import WHERE
+from workbench.children import WHERE, end_with
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import PARENT, TURN, Done, Hello, Job, read_job, read_turn
 from workbench.run.worker.event_log import EventLog, or_broken
@@ -29,6 +29,7 @@ from workbench.study.users_code import kept_whole
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
+FORK_POLL_SECONDS = 0.005
 
 
 class Parent:
@@ -53,14 +54,16 @@ J = TypeVar("J", bound=Job)
 
 
 @contextmanager
-def job_of(kind: type[J], *, forks: bool = False) -> Iterator[tuple[J, EventLog]]:
+def job_of(
+    kind: type[J], *, forks: Callable[[J], bool] = lambda job: False
+) -> Iterator[tuple[J, EventLog]]:
     """The job that this process was started for, and the journal that it writes: inside, it does
     all of it. It ends with its parent, for which one that ``forks`` has no thread: it looks itself.
     """
-    if not forks:
-        threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, kind)
+    if not forks(job):
+        threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
     faulthandler.enable()  # the log tells at which line it crashed
     faulthandler.register(WHERE, all_threads=False)
     with EventLog(Path.cwd()) as journal, or_broken(journal), kept_whole():
@@ -120,6 +123,79 @@ def import_libraries() -> None:
         from cuda.core import Program  # noqa: F401
 
 
+ALONE = "--alone"  # nothing is imported ahead
+
+
+def import_for_forks(worker: str, sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> None:
+    """Import what takes long and forks of this process need. Where an import ahead makes forks
+    impossible, the ``worker``, a module, begins again without: each fork imports it then.
+    """
+    import_libraries()
+    with keeping_bytecode():
+        register_ahead()
+    if ALONE not in sys.argv and not import_ahead(sources, gpus):
+        print("what variants import uses the GPU, starts threads or changes torch", flush=True)
+        os.execv(sys.executable, [sys.executable, "-m", worker, *sys.argv[1:], ALONE])
+
+
+def register_ahead() -> None:
+    """Register now the kernels in Triton that torch registers when it first uses the GPU, for most
+    of a second: once, and not in every fork. It uses no GPU.
+    """
+    import torch
+
+    queued = getattr(torch.cuda, "_queued_calls", [])
+    for call in list(queued):
+        if getattr(call[0], "__name__", "") == "_register_triton_kernels":
+            queued.remove(call)
+            call[0]()
+
+
+class Forked:
+    """A fork that does a piece of ``work`` in a CUDA context of its own when it is told to, and is
+    prepared before.
+    """
+
+    def __init__(
+        self, prepare: Callable[[], None], work: Callable[[], None], journal: EventLog
+    ) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        waiting, self.turn = os.pipe()
+        here, self.pid = os.getpid(), os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                end_with(here, signal.SIGKILL)
+                with or_broken(journal):
+                    prepare()
+                    os.read(waiting, 1)
+                    work()
+                code = 0
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(waiting)
+
+    def run(self, parent: Parent) -> None:
+        """Let it work. How it ends, if not well, is how this process ends, too."""
+        with suppress(BrokenPipeError):
+            os.write(self.turn, b"1")
+        os.close(self.turn)
+        while True:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                break
+            parent.require()
+            time.sleep(FORK_POLL_SECONDS)
+        code = os.waitstatus_to_exitcode(status)
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        if code:
+            os._exit(code)
+
+
 DRIVER = "libcuda.so.1"
 NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED of the driver API: nobody has called cuInit
 # Read by torch. What was compiled in the check is not again: no pool of compilers is needed, which
@@ -135,20 +211,16 @@ def import_ahead(sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> bool:
     that this process may use.
 
     Returns whether a process that is forked now is as one that imports them itself, watched: no
-        import has started a thread or called cuInit, none has changed what variants may not change.
-        Such changes are put back.
+        import has started a thread, called cuInit or changed a setting, which is put back.
     """
-    from workbench.run.worker.integrity import IntegritySnapshot
     from workbench.run.worker.process_settings import own_settings
 
-    before, snapshot = threads(), IntegritySnapshot()
+    before = threads()
     with answers_without_driver(gpus), own_settings("imported ahead") as changed_settings:
         for name in imported_by(sources):
             with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
                 import_module(name)
-    is_whole = not (snapshot.changed() or changed_settings)
-    snapshot.restore()
-    return is_whole and threads() == before and not is_driver_in_use()
+    return not changed_settings and threads() == before and not is_driver_in_use()
 
 
 @contextmanager

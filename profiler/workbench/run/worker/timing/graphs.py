@@ -13,7 +13,6 @@ from workbench.evidence.records import Call, GraphNode
 from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 
-Parts = tuple[int | None, ...]  # of a call: the bytes of each memset, None for any other node
 MOST_WARM_UP = 5  # calls, until two in a row launch the same
 MOST_CHOICES = 8  # loads of a variant, until one launches what was timed
 
@@ -132,19 +131,3 @@ def _name(params: Any) -> str:
 def _require(status: Any, what: str) -> None:
     if int(status) != 0:
         raise RuntimeError(f"{what} cannot be read: {status!r}")
-
-
-def parts_of(graph: torch.cuda.CUDAGraph) -> Parts:
-    """List the parts of the graph of one call."""
-    return tuple(_memset_bytes(handle) for handle in handles(graph))
-
-
-def _memset_bytes(handle: Any) -> int | None:
-    from cuda.bindings import driver
-
-    _, kind = driver.cuGraphNodeGetType(handle)
-    if kind != driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET:
-        return None
-    status, params = driver.cuGraphMemsetNodeGetParams(handle)
-    _require(status, "the size of a memset")
-    return int(params.elementSize * params.width * max(params.height, 1))

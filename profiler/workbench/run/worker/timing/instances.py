@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from types import ModuleType
 from typing import Any
 
@@ -20,24 +19,21 @@ from workbench.evidence.records import Call
 from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
-from workbench.run.worker.timing.graphs import Parts, captured, nodes, parts_of, warm_up
+from workbench.run.worker.timing.graphs import captured, nodes, warm_up
 from workbench.run.worker.timing.neighbours import (
     Neighbours,
     is_dense,
-    kept_call,
     room_for,
 )
 from workbench.run.worker.timing.timed_gpu import (
     END,
     MOST_CALLS,
-    SLOTS,
     START,
-    Marks,
     TimedGpu,
 )
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import base_name
-from workbench.words import IN_TURN, Inputs, Parameter, Regime
+from workbench.words import IN_TURN, Parameter, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)
 # Writes before a cold call, in sizes of the L2. L2 does not replace strictly by age, so that one
@@ -46,9 +42,6 @@ FLUSH_FACTOR = 2
 COLD_CALLS = 2  # of a graph: the flush before each, 100 MB on an H100, outlasts a short call
 LONG_CALL = 500.0  # microseconds, above graph_microseconds: from here on a graph may hold one call
 SLOW_CALL = 5000.0  # from here on one instance in two rounds, or a session would take minutes
-# Calls that the second clock times. CUDA's manual gives an event a resolution of 0.5 µs, and the
-# clocks may differ by 1 µs, so that a single call would not do.
-MARKED_CALLS = 8
 TRIAL_CALLS = 4  # that tell how many fill a graph
 STREAMED_CALLS = 4  # at a time, of what no graph can capture: queued while AHEAD_CYCLES pass
 PER_THREAD = 2  # CUDA's handle of the stream of nvcc's launches that name none: see OWN_FLAGS
@@ -56,7 +49,6 @@ UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody
 # The GPU waits so long, 2 ms at 1.98 GHz, while the host queues calls in a stream. Otherwise it
 # would wait for Python between them.
 AHEAD_CYCLES = 4_000_000
-LATEST = 2  # replays of which any call can be looked at: a round more, and their sums may be lost
 # A time depends on where buffers lie: new ones moved calls of 5 and 10 µs by 0.5 and 1.5 % (H200).
 # So each instance is moved by up to 2 MiB, in the 512-byte steps of torch's allocator.
 PADDINGS = 4096
@@ -147,20 +139,8 @@ class SessionSetup:
         return max(1, wanted // self.inputs.copies) * self.inputs.copies
 
 
-@dataclass(frozen=True)
-class SummedCall:
-    """A call of a replay, the signed sums of its first outputs by name, and their key."""
-
-    replay: int
-    call: int
-    sums: Mapping[str, float]
-    key: int
-
-
 class Instance:
     """An instance is one load of a variant, with its own buffers and a graph for each regime."""
-
-    CHANGING = ("offset",)
 
     def __init__(
         self,
@@ -189,8 +169,6 @@ class Instance:
             self.call(number)
         self.unchecked, self.refused_at = False, ""
         self.graphs: dict[Regime, torch.cuda.CUDAGraph | Streamed] = {}
-        self.parts: Parts = ()
-        self.offset = 0.0  # see EmptyCalls
         self.each = self.trial(each)
         self.calls = {
             Regime.CHAINED: setup.calls(self.each + 4),
@@ -204,15 +182,6 @@ class Instance:
         setup.gpu.warm()
         for regime in regimes:
             self.graphs[regime] = self.capture(regime)
-        self.latest: deque[int] = deque(maxlen=LATEST)  # replays of its chained graph
-        if regimes != IN_TURN:
-            return
-        marked = min(MARKED_CALLS, self.calls[Regime.CHAINED])
-        self.marks = [Marks(setup.gpu) for _ in range(marked)]
-        self.ahead = Marks(
-            setup.gpu
-        )  # of the call ahead of them; a graph does not keep its events alive
-        self.marked = self.capture_marked()
 
     @property
     def is_slow(self) -> bool:
@@ -262,7 +231,7 @@ class Instance:
         """The nodes are those of one call. Raises NotTimed for a call that launches nothing."""
         if isinstance(graph := self.captured(self.call), Streamed):
             return ()
-        call, self.parts = nodes(graph), parts_of(graph)
+        call = nodes(graph)
         if not call:
             raise NotTimed(
                 "launched nothing on the stream that it was called on",
@@ -287,11 +256,9 @@ class Instance:
                 hint="every call must do all of its work",
             )
 
-    def once(
-        self, regime: Regime, call: int, bare: bool = False, marks: Marks | None = None
-    ) -> None:
+    def once(self, regime: Regime, call: int, bare: bool = False) -> None:
         """Do one call with its neighbours. Inputs that it changes are restored before it. No output
-        is kept of a call that ``marks`` time, or of a ``bare`` one, which leaves the variant out.
+        is kept of a ``bare`` one, which leaves the variant out.
         """
         inputs, calls = self.setup.inputs, self.calls[regime]
         number = call if call < calls else -1  # ahead of the others
@@ -305,13 +272,10 @@ class Instance:
         def timed() -> Mapping[str, torch.Tensor]:
             return self.kept if bare else self.call(number).tensors
 
-        clock = marks or self.setup.gpu
-        out = clock.around(timed) if regime in self.setup.with_neighbours else timed()
+        out = self.setup.gpu.around(timed) if regime in self.setup.with_neighbours else timed()
         if regime == Regime.CHAINED:
             for index, (name, tensor) in enumerate(out.items()):
-                inputs.sum_output(
-                    tensor, self.kept[name], -1 if bare or marks else call, calls, index
-                )
+                inputs.sum_output(tensor, self.kept[name], -1 if bare else call, calls, index)
 
     def captured(self, work: Callable[[], Any]) -> torch.cuda.CUDAGraph | Streamed:
         """Raises NotCaptured where it cannot be captured, OutOfMemoryError without memory."""
@@ -344,69 +308,8 @@ class Instance:
 
         return self.captured(work)
 
-    def capture_marked(self) -> torch.cuda.CUDAGraph | Streamed:
-        """Capture a chained graph with ``marks`` around each call."""
-        gpu = self.setup.gpu
-
-        def work() -> None:
-            gpu.advance()
-            self.once(Regime.CHAINED, len(self.marks), marks=self.ahead)
-            gpu.stamp(START)
-            for call, marks in enumerate(self.marks):
-                self.once(Regime.CHAINED, call, marks=marks)
-            gpu.stamp(END)
-
-        return self.captured(work)
-
-    def replay_marked(self) -> None:
-        self.setup.gpu.replay(self.marked)
-
-    @property
-    def by_events(self) -> float:
-        """Microseconds of a call by the second clock, in its latest replay."""
-        return self.offset + fmean(marks.microseconds for marks in self.marks)
-
     def replay(self, regime: Regime) -> None:
         self.setup.gpu.replay(self.graphs[regime])
-        if regime == Regime.CHAINED:
-            self.latest.append(self.setup.gpu.replays)
-
-    @property
-    def last(self) -> int:
-        """The replay whose output is kept."""
-        return self.latest[-1]
-
-    def inputs_of_kept(self) -> Inputs:
-        """Return the inputs of the call whose output is kept. Constant inputs were renewed since
-        the rounds, so that one more replay follows, in which earlier results are of no use.
-        """
-        if self.setup.inputs.constant:
-            self.replay(Regime.CHAINED)
-        calls = self.calls[Regime.CHAINED]
-        return self.setup.inputs.written(self.last, kept_call(self.last, calls), calls)
-
-    def any_call(self) -> SummedCall:
-        """Draw a call of the latest replays now; of one more replay where some inputs are constant,
-        see ``inputs_of_kept``.
-        """
-        if self.setup.inputs.constant:
-            self.replay(Regime.CHAINED)
-        draw = random.SystemRandom()
-        replay = self.last if self.setup.inputs.constant else draw.choice(self.latest)
-        call = draw.randrange(self.calls[Regime.CHAINED])
-        *sums, key = self.setup.gpu.sums[replay % SLOTS, call].tolist()
-        return SummedCall(replay, call, dict(zip(self.kept, sums, strict=False)), int(key))
-
-    def changed_input(self) -> str:
-        """The name of an input that is not what the neighbours wrote, after one more replay, or of
-        a constant one that is not as it was.
-        """
-        self.replay(Regime.CHAINED)
-        calls = self.calls[Regime.CHAINED]
-        wanted = self.setup.inputs.written(self.last, calls - 1, calls)
-        names = self.setup.inputs.given
-        changed = (name for name in names if not torch.equal(self.own[name], wanted[name]))
-        return next(changed, "") or self.setup.inputs.changed_constant()
 
     @property
     def found(self) -> Outputs:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from workbench.errors import UsageError, nearest
-from workbench.run.worker.deviation import same_bits, size_of
+from workbench.run.worker.deviation import size_of
 from workbench.run.worker.output import Outputs, paired
 from workbench.run.worker.timing.timed_gpu import (
     MOST_CALLS,
@@ -41,7 +41,7 @@ AT_ONCE = 1 << 22  # pieces that are computed again at a time: 64 MiB, whatever 
 # them from earlier calls, at most. Of a layer's weights in a model it holds nothing.
 APART = 8
 MOST_COPIES = MOST_CALLS  # a graph has a multiple of them
-MEMORY_OF_COPIES = 0.4  # of the free memory: instances and references need the rest
+MEMORY_OF_COPIES = 0.2  # of the free memory: three processes of the referee have them at once
 # 1,024 threads an SM with a piece each: 2 MB in flight on an H100, its bandwidth times its latency.
 THREADS = 256
 BLOCKS_AN_SM = 4
@@ -212,7 +212,7 @@ def copies_of_constants(moved: float, l2_bytes: int, bytes_each: int, free: floa
     ``moved`` bytes: one in APART of what it reads can be in L2 from earlier calls, at most.
     """
     wanted = math.ceil(APART * l2_bytes / max(moved, 1.0))
-    return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / (2 * max(bytes_each, 1)))))
+    return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / max(bytes_each, 1))))
 
 
 @dataclass(frozen=True)
@@ -275,10 +275,6 @@ class Neighbours:
             drawn = self.draw()
             self.constants.append({name: drawn[name] for name in self.constant})
             del drawn
-        self.as_drawn = [
-            {name: tensor.detach().clone() for name, tensor in copy.items()}
-            for copy in self.constants
-        ]
 
     def _copies_wanted(self, study: ModuleType, shape: Shape) -> int:
         if not self.constant:
@@ -326,23 +322,11 @@ class Neighbours:
         """Other values for what is constant, where it stands."""
         if not self.constant:
             return
-        for copy, as_drawn in zip(self.constants, self.as_drawn, strict=True):
+        for copy in self.constants:
             drawn = self.draw()
             for name in self.constant:
-                as_drawn[name].copy_(drawn[name].detach())
-                copy[name].detach().copy_(as_drawn[name])
+                copy[name].detach().copy_(drawn[name].detach())
             del drawn
-
-    def changed_constant(self) -> str:
-        """The name of one that is not as it was drawn; "" where there is none."""
-        both = zip(self.constants, self.as_drawn, strict=True)
-        changed = (
-            name
-            for copy, as_drawn in both
-            for name in self.constant
-            if not same_bits(copy[name], as_drawn[name])
-        )
-        return next(changed, "")
 
     def inputs(self) -> Inputs:
         """Return inputs of the first draw in memory of their own; constant ones are shared."""

@@ -28,7 +28,7 @@ QUEUED = 2
 # A stream takes about a thousand launches. One more waits in the driver, where nobody can tell who
 # hangs: so longer rounds are queued and read in parts.
 MOST_QUEUED = 400
-GRAPHS = len(IN_TURN) + 1  # of an instance at most, in a round
+GRAPHS = len(IN_TURN)  # of an instance at most, in a round
 MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
 # Of a kernel alone: a GPU needs about a second to settle at its power limit, which is five windows.
 # Cycles of a kernel agree within 0.6 % alone and in turn, so that the means of windows are asked to
@@ -46,22 +46,16 @@ class Timed(Protocol):
     @property
     def is_slow(self) -> bool: ...
 
-    @property
-    def by_events(self) -> float: ...
-
     def replay(self, regime: Regime) -> None: ...
-
-    def replay_marked(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Replayed:
-    """One replay: of which instance, what, and in which round; ``marked``: by the second clock."""
+    """One replay: of which instance, what, and in which round."""
 
     instance: int
     regime: Regime
     round: int
-    marked: bool = False
 
 
 @dataclass
@@ -71,19 +65,15 @@ class Column:
     microseconds: list[float] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
     mhz: list[float] = field(default_factory=list)
-    by_events: list[float] = field(default_factory=list)
 
 
 def order_of(instances: Sequence[int], number: int) -> list[Replayed]:
-    """A round: instances in random order, and of each its graphs. Events of a round are read before
-    the next but one, so that those have the second clock.
-    """
-    graphs = [(regime, False) for regime, every in EVERY.items() if number % every == 0]
-    graphs += [(Regime.CHAINED, True)] * (number % QUEUED == 0)
+    """A round: instances in random order, and of each its graphs."""
+    regimes = [regime for regime, every in EVERY.items() if number % every == 0]
     return [
-        Replayed(instance, regime, number, marked)
+        Replayed(instance, regime, number)
         for instance in random.sample(instances, len(instances))
-        for regime, marked in random.sample(graphs, len(graphs))
+        for regime in random.sample(regimes, len(regimes))
     ]
 
 
@@ -96,13 +86,10 @@ class Rounds:
         instances: Sequence[Timed],
         with_neighbours: Sequence[Regime] = AMONG_OTHERS,
         tell: Callable[[int, int | None], None] = lambda number, instance: None,
-        sent: Callable[[tuple[int, str, float]], None] = lambda sample: None,
     ) -> None:
         """``tell`` is given the number of the round that is waited for and, where it is a long
-        one, the instance at work in it; ``sent`` each time as it is read: of which instance, in
-        which regime, and microseconds.
+        one, the instance at work in it.
         """
-        self.sent = sent
         self.gpu, self.with_neighbours, self.tell = gpu, with_neighbours, tell
         self.instances = instances
         self.queued: list[tuple[list[Replayed], int, torch.Tensor, torch.cuda.Event, bool]] = []
@@ -139,8 +126,7 @@ class Rounds:
     def queue(self, order: list[Replayed], window: bool = False) -> None:
         """``window``: all are of one instance, and have one mean."""
         for replayed in order:
-            instance = self.instances[replayed.instance]
-            instance.replay_marked() if replayed.marked else instance.replay(replayed.regime)
+            self.instances[replayed.instance].replay(replayed.regime)
         pinned = self.gpu.pinned(len(order))
         self.gpu.fetch(pinned)
         done = torch.cuda.Event()
@@ -168,7 +154,6 @@ class Rounds:
         calls = len(order) * self.instances[instance].calls[Regime.CHAINED]
         column, nanoseconds = self.columns[instance, Regime.ALONE], float(times.calls.sum())
         column.microseconds.append(max(0.0, round(nanoseconds / calls / 1e3, 4)))
-        self.sent((instance, Regime.ALONE.value, column.microseconds[-1]))
         column.mhz.append(float(times.cycles_of_calls.sum()) / nanoseconds * 1e3)
 
     def take(self, order: Sequence[Replayed], times: Times) -> None:
@@ -180,9 +165,6 @@ class Rounds:
             if replayed.round < 0:
                 continue
             column = self.columns[replayed.instance, replayed.regime]
-            if replayed.marked:
-                column.by_events.append(self.instances[replayed.instance].by_events)
-                continue
             calls = 1e3 * self.instances[replayed.instance].calls[replayed.regime]
             nanoseconds, cycles = times.nanoseconds[index], times.cycles[index]
             if replayed.regime in self.with_neighbours:
@@ -190,7 +172,6 @@ class Rounds:
                 column.gaps.append(float(times.gaps[index]) / calls)
             # Below zero where another process had the GPU between two stamps with nothing between.
             column.microseconds.append(max(0.0, round(float(nanoseconds) / calls, 4)))
-            self.sent((replayed.instance, replayed.regime.value, column.microseconds[-1]))
             column.mhz.append(float(cycles / nanoseconds * 1e3))
 
     def finish(self) -> None:
@@ -227,7 +208,6 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
                     regime=regime,
                     calls=instance.calls[Regime.CHAINED if regime == Regime.ALONE else regime],
                     microseconds=tuple(column.microseconds),
-                    by_events=_rounded(column.by_events, 4),
                     unchecked=instance.unchecked,
                     refused_at=instance.refused_at,
                     gap=round(median(column.gaps), 4) if column.gaps else None,

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from statistics import fmean, median
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
 
 from workbench import cuda
-from workbench.run.worker.timing.graphs import Parts, captured
 
 # Replays whose stamps and sums are held: 35 MB of stamps on the 132 SMs of an H100, 8 MB of sums.
 # Two rounds must fit, which bounds the instances of a session (MOST_INSTANCES).
@@ -23,10 +20,6 @@ SLOTS = 4096
 MOST_CALLS = 48
 ROWS_OF_SUMS = MOST_CALLS + 1  # of a replay: the call ahead of the stamps is summed, too
 SUMMED = 4  # outputs of a call, at most; its row has the key of the signs behind them
-# Empty calls by both clocks: the median of 20 replays of 8 calls. It must be far finer than the
-# 1 µs by which the clocks may differ; %globaltimer advances in steps of 32 ns on an H100.
-EMPTY_CALLS, EMPTY_REPLAYS, WARM_REPLAYS = 8, 25, 5
-SCRATCH_BYTES = 1 << 22  # the most that a memset of an empty call writes
 POLL_SECONDS = 1e-3
 REPORT_SECONDS = 1.0  # between two looks at how far the GPU is
 # A stamp has a block for each SM, but two blocks may run on one SM. The SM without any still has
@@ -59,37 +52,6 @@ class Replayable(Protocol):
     def replay(self) -> None: ...
 
 
-class Marks:
-    """Events around a call in a graph, and around nothing: a second clock, which the driver keeps.
-
-    The way from one node to the next depends on both: on what the first has to write back, and on
-    whether the second is a kernel or a memset. So the kernel of the stamps stands beside every
-    event, and both clocks measure from one such kernel to the next.
-    """
-
-    def __init__(self, gpu: TimedGpu) -> None:
-        self.gpu = gpu
-        self.events = [torch.cuda.Event(enable_timing=True, external=True) for _ in range(3)]
-
-    def around(self, call: Callable[[], T]) -> T:
-        before, between, after = self.events
-        before.record()
-        self.gpu.stamp(BEFORE)
-        self.gpu.stamp(BEFORE)
-        between.record()
-        self.gpu.stamp(BEFORE)
-        result = call()
-        self.gpu.stamp(BEFORE)
-        after.record()
-        return result
-
-    @property
-    def microseconds(self) -> float:
-        """The time of the call in the latest replay, less that of nothing."""
-        before, between, after = self.events
-        return 1e3 * float(between.elapsed_time(after) - before.elapsed_time(between))
-
-
 class TimedGpu:
     """The kernels, buffers and streams of the harness (docs/measuring.md, "A timed call").
 
@@ -99,13 +61,10 @@ class TimedGpu:
     inputs, without any parameter that the host would have to change.
     """
 
-    CHANGING = ("replays",)
-
     def __init__(self) -> None:
         properties = torch.cuda.get_device_properties(0)
         self.sms = int(properties.multi_processor_count)
         self.l2_bytes = int(properties.L2_cache_size)
-        self.scratch = torch.empty(SCRATCH_BYTES, dtype=torch.uint8, device="cuda")
         self.state = torch.zeros(2, dtype=torch.int32, device="cuda")  # see neighbours.cu
         self.stamps = torch.zeros((SLOTS, ROWS * self.sms * 2), dtype=torch.int64, device="cuda")
         self.last = torch.zeros((2, self.sms, 2), dtype=torch.int64, device="cuda")
@@ -244,46 +203,3 @@ def put_back_l2(size: int) -> int:
         driver.cuCtxSetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size)
         driver.cuCtxResetPersistingL2Cache()
     return before
-
-
-class EmptyCalls:
-    """Empty calls with such nodes as others have, by both clocks: a node follows a stamp sooner or
-    later than an event, and a memset otherwise than a kernel.
-    """
-
-    def __init__(self, gpu: TimedGpu, parts: Parts) -> None:
-        self.gpu, self.parts = gpu, parts
-        self.marks = [Marks(gpu) for _ in range(EMPTY_CALLS)]
-        around = [gpu.around] * EMPTY_CALLS, [mark.around for mark in self.marks]
-        torch.cuda._sleep(0)  # loads it
-        self.graphs = [captured(partial(self.work, each), gpu.side) for each in around]
-
-    def call(self) -> None:
-        from cuda.bindings import driver
-
-        stream = torch.cuda.current_stream().cuda_stream
-        for size in self.parts:
-            if size is None:
-                torch.cuda._sleep(0)
-            else:
-                size = min(size, SCRATCH_BYTES)
-                driver.cuMemsetD8Async(self.gpu.scratch.data_ptr(), 0, size, stream)
-
-    def work(self, around: Iterable[Callable[[Callable[[], None]], None]]) -> None:
-        self.gpu.advance()
-        self.gpu.stamp(START)
-        for enclose in around:
-            enclose(self.call)
-        self.gpu.stamp(END)
-
-    def offset(self) -> float:
-        """Return by how many microseconds the stamps of a call exceed its events."""
-        pinned, offsets = self.gpu.pinned(1), []
-        for _ in range(EMPTY_REPLAYS):
-            self.gpu.replay(self.graphs[0])
-            self.gpu.fetch(pinned)
-            self.gpu.replay(self.graphs[1])
-            torch.cuda.synchronize()
-            stamps = float(self.gpu.times(pinned).calls[0]) / EMPTY_CALLS / 1e3
-            offsets.append(stamps - fmean(mark.microseconds for mark in self.marks))
-        return median(offsets[WARM_REPLAYS:])
