@@ -75,7 +75,7 @@ VALUES = {  # what stands for an expression in a hint of the engine
     "quote(options.name)": "fix1",
     "quote(space.text)": "'fix2[warps=4|12]'",
     "for_shell(files[0])": "a.ncu-repz",
-    "quote(found.best.variant)": "fix30",
+    "quote(ladder.best.variant)": "fix30",
     "named_again(target)": " --study attention",
     "self.place": "gpu1",
     "next(iter(self))": "a.ncu-repz",

@@ -34,7 +34,6 @@ from workbench.render.document import launches as document
 from workbench.render.markdown import blocks
 
 NAMES = sorted({*needed_metrics(), *(STALL_PREFIX + reason for reason in STALL_REASONS)})
-MOVES_ONLY = [name for name in NAMES if "_inst_executed_op_" in name or "ops_path_tensor" in name]
 GAP = None
 
 launch = st.builds(
