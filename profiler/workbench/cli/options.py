@@ -425,7 +425,7 @@ class BisectOptions(Measured):
 
 @dataclass(frozen=True)
 class ShipOptions(OfStudy):
-    """Write a kept variant as a project that the `kernels` package loads.
+    """Write a kept variant as a project of the `kernels` package.
 
     Example: workbench ship chosen --study softmax --as my-softmax
     """
