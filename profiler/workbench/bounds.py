@@ -11,6 +11,7 @@ FILE = 64 << 20  # that is read whole: a record, a text, a definition
 SETTINGS = 4 << 20  # workbench.toml, ablation.toml
 SOURCE = 16 << 20  # of a variant, of a study, and what they name
 BESIDE = 256 << 20  # that comes along with a file that is tried, without being asked for
+TRACE = 1 << 30  # by torch.profiler, decompressed
 HELD = 4 << 30  # in any file
 HELD_WHOLE = 256 << 20  # in one that is decompressed into memory
 HELD_RATIO = 1000  # times its size; reports have 25, their tables 16

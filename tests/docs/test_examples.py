@@ -88,6 +88,7 @@ NO_GPU = re.compile(
 # Another machine, an input without an end, a step that is there already: only read; and what
 # another command here does as well, or test_ci.py.
 PARSED = (
+    "workbench weigh trace.json.gz",  # of a model on a GPU
     *("--on", "workbench mcp", "workbench new tiled", "report --html", "report --open"),
     *("doctor --json", "doctor --brief", "bisect fix11", "bisect VARIANT", "ablate --study att"),
     *("build 'fix2[warps=2|4]'", "build fix2"),

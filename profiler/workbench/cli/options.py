@@ -439,6 +439,22 @@ class ShipOptions(OfStudy):
 
 
 @dataclass(frozen=True)
+class WeighOptions(Printed, Recorded):
+    """Show which operators a model's step consists of, in a trace by torch.profiler.
+
+    With a variant, also the most that it can save of a step.
+
+    Example: workbench weigh trace.json.gz fused --study softmax --operator aten::softmax
+    """
+
+    trace: Path = argument("TRACE", "Chrome trace: .json or .json.gz.")
+    variant: str | None = argument("VARIANT", "A variant with recorded times.", default=None)
+    operator: list[str] | None = option(
+        "--operator", "Operator that the variant replaces; repeatable.", "NAME"
+    )
+
+
+@dataclass(frozen=True)
 class StatusOptions(Briefed):
     """Show GPU time and cost so far, and what the budget leaves.
 

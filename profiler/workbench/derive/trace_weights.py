@@ -1,0 +1,160 @@
+"""Weigh the operators of a torch.profiler trace: which shapes a model launches, how often, and what
+share of a step their kernels take.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+CALLS = ("cuda_runtime", "cuda_driver")
+STEP = "ProfilerStep#"
+
+
+class _Args(msgspec.Struct, frozen=True):
+    correlation: Any = None
+    dims: Any = msgspec.field(default=None, name="Input Dims")
+
+
+class TraceEvent(msgspec.Struct, frozen=True):
+    """One event of Chrome's format, in microseconds."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Any = 0
+    tid: Any = 0
+    ts: float = 0.0
+    dur: float = 0.0
+    args: _Args = _Args()
+
+    @property
+    def end(self) -> float:
+        return self.ts + self.dur
+
+
+class ModelTrace(msgspec.Struct, frozen=True):
+    events: tuple[TraceEvent, ...] = msgspec.field(default=(), name="traceEvents")
+
+
+@dataclass(frozen=True)
+class Weight:
+    """The calls of an operator at some extents of its inputs. ``operator`` is the kernel's name,
+    and ``extents`` is empty, for kernels that no operator with recorded shapes launched.
+
+    ``most`` is the share of a step that a variant can save, None where it replaces something else.
+    """
+
+    operator: str
+    extents: str
+    calls: int
+    launches: int
+    microseconds: float
+    share: float
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """``step_microseconds`` are of a step of the profiler, of the whole trace if it has none."""
+
+    steps: int
+    step_microseconds: float
+    weights: tuple[Weight, ...]
+
+
+def weighed(trace: ModelTrace, saved: Mapping[str, float]) -> Weighed:
+    """Match kernels with operators, and weigh them. ``saved`` has the part of an operator's time
+    that a variant saves.
+
+    A kernel has the correlation id of the call of the runtime that launched it. The operators
+    around that call, on its thread, are nested. The outermost one with recorded extents has the
+    kernel: it is what the model called.
+    """
+    events = [event for event in trace.events if event.ph == "X"]
+    steps = [event for event in events if event.name.startswith(STEP) and event.cat not in GPU_WORK]
+    steps = [event for event in steps if not event.cat.startswith("gpu")]
+    calls = {event.args.correlation: event for event in events if event.cat in CALLS}
+    threads = _by_thread([event for event in events if event.cat == "cpu_op"])
+    kernels = [event for event in events if event.cat in GPU_WORK]
+    first = min((step.ts for step in steps), default=0.0)
+    last = max((step.end for step in steps), default=float("inf"))
+    total: dict[tuple[str, str], list[float]] = {}
+    callers: dict[tuple[str, str], set[object]] = {}
+    inside = []
+    for kernel in kernels:
+        call = calls.get(kernel.args.correlation)
+        if not first <= (call or kernel).ts <= last:
+            continue
+        inside.append(kernel)
+        operator = _operator(threads, call) if call else None
+        key = (operator.name, extents(operator)) if operator else (kernel.name, "")
+        total.setdefault(key, []).append(kernel.dur)
+        caller = (operator.pid, operator.tid, operator.ts) if operator else kernel
+        callers.setdefault(key, set()).add(caller if operator else id(kernel))
+    begin = first if steps else min((kernel.ts for kernel in inside), default=0.0)
+    end = max([kernel.end for kernel in inside] + [step.end for step in steps], default=0.0)
+    span = max(end - begin, 1e-9)
+    weights = []
+    for (name, shape), times in total.items():
+        share = sum(times) / span
+        most = share * saved[name] if name in saved else None
+        calls_made = len(callers[name, shape])
+        weights.append(Weight(name, shape, calls_made, len(times), sum(times), share, most))
+    count = max(len(steps), 1)
+    return Weighed(count, span / count, tuple(sorted(weights, key=lambda w: -w.microseconds)))
+
+
+def extents(operator: TraceEvent) -> str:
+    """``[2, 8, 512, 64] x3``: the extents of an operator's tensors."""
+    shapes = [str(dims) for dims in operator.args.dims or () if dims]
+    counted = {shape: shapes.count(shape) for shape in dict.fromkeys(shapes)}
+    return ", ".join(
+        f"{shape} x{count}" if count > 1 else shape for shape, count in counted.items()
+    )
+
+
+@dataclass(frozen=True)
+class _Thread:
+    """Operators by their start, and the index of the one around each, -1 for none."""
+
+    starts: list[float]
+    operators: list[TraceEvent]
+    around: list[int]
+
+
+def _by_thread(operators: Sequence[TraceEvent]) -> dict[object, _Thread]:
+    threads: dict[object, list[TraceEvent]] = {}
+    for event in operators:
+        threads.setdefault((event.pid, event.tid), []).append(event)
+    return {key: _nested(events) for key, events in threads.items()}
+
+
+def _nested(events: list[TraceEvent]) -> _Thread:
+    events = sorted(events, key=lambda event: (event.ts, -event.dur))
+    around: list[int] = []
+    for index, event in enumerate(events):
+        outer = index - 1
+        while outer >= 0 and events[outer].end < event.end:
+            outer = around[outer]
+        around.append(outer)
+    return _Thread([event.ts for event in events], events, around)
+
+
+def _operator(threads: Mapping[object, _Thread], call: TraceEvent) -> TraceEvent | None:
+    thread = threads.get((call.pid, call.tid))
+    if thread is None:
+        return None
+    outermost = None
+    index = bisect_right(thread.starts, call.ts) - 1
+    while index >= 0:
+        event = thread.operators[index]
+        if event.end >= call.ts and any(event.args.dims or ()):
+            outermost = event
+        index = thread.around[index]
+    return outermost
