@@ -526,7 +526,6 @@ def test_the_record_stands_in_a_file_that_ablate_updates(
     [
         ("fix3", 3, "fix3 has no capture", "workbench profile fix3"),
         ("fix66", 2, "unknown variant 'fix66'", "'fix6'"),
-        (str(ROOT / "tests/recorded/ncu-raw.ncu-repz"), 2, "is a report", "workbench show"),
     ],
 )
 def test_what_has_no_capture_ends_in_a_hint(
