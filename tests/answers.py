@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jsonschema
 import pytest
 from _pytest.capture import CaptureResult
 
 from workbench.cli.main import main
+from workbench.reporters.schema import of_json, schema
 
 Capsys = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -37,10 +40,22 @@ def text_of(capsys: Capsys, *arguments: object, project: Path | None = None, cod
 
 
 def json_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 0) -> Any:
-    """Of ``--json``, which the arguments need not have, or of ``--brief``."""
+    """Of ``--json``, which the arguments need not have, or of ``--brief``; as its schema has it."""
     own = [] if "--brief" in arguments or "--json" in arguments else ["--json"]
     own += ["--full"] if arguments[0] in ("ablate", "list") and "--brief" not in arguments else []
-    return json.loads(text_of(capsys, *arguments, *own, project=project, code=code))
+    text = text_of(capsys, *arguments, *own, project=project, code=code)
+    answer = json.loads(text)
+    if len(text) < LONG:
+        published(str(arguments[0]), short="--brief" in arguments).validate(answer)
+    return answer
+
+
+LONG = 100_000  # bytes: a second of validation, done by tests/reporters/test_json.py
+
+
+@cache
+def published(verb: str, *, short: bool) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(schema(verb) if short else of_json(verb))
 
 
 def error_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 2) -> str:

@@ -55,6 +55,9 @@ RENAMED: dict[str, str | None] = {
     r".*/(versions|references)/[^/]+/advice/.+/(limit|line|record|tried)(/|$)": None,
     r".*/track_record/": None,
     r".*/gain_up_to$": None,  # estimates rank, and are not printed
+    # What only the caller can do is last, every kernel has some waits, and a stream has no use for
+    # fewer instructions: among three are other kinds, or their lines.
+    r".*/advice/(issue/less-work|latency\.(wait|barrier)/\w+|launch/early|memory\.dram/\w+)/": None,
     r".*/timing/(alone|copies|is_chained|most|stride|wrong|fewer)(/|$)": None,
     r".*/timing/company/(alone|together|in_cycles|by_time)(/|$)": None,
     r"(.*)/timing/company(?=/|$)": r"\1/timing/interference",

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tools import reference
+from tools import json_schema, reference
 
 import workbench as wb
-from answers import Capsys, Patch, error_of, text_of
+from answers import Capsys, Patch, error_of, json_of, published, text_of
 from made_ladder import ablation
 from workbench.judge.ladder import Ablation, Row
 from workbench.render import brief, columns, markdown, terminal
@@ -45,6 +45,7 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.html import Writer, anchor
+from workbench.reporters import schema as schema_of
 from workbench.reporters import try_
 from workspaces import FIXTURE, ROOT, output_of
 
@@ -98,6 +99,39 @@ def test_the_links_to_records_lead_to_them() -> None:
     assert set(re.findall(r"reference\.md#(\w+)\)", DOCS)) <= {
         name.lower() for name in re.findall(r"^### `(\w+)`$", RECORDS, re.MULTILINE)
     }
+
+
+def test_the_schema_of_json_is_made_from_the_records() -> None:
+    assert json_schema.PAGE.read_text() == json_schema.text()
+    assert {*json_schema.VERBS} >= {*schema_of.VERBS} - {"ship"}
+
+
+def test_a_schema_of_json_refuses_a_key_that_no_record_has(capsys: Capsys) -> None:
+    told = json_of(capsys, "advise", "fix2", project=FIXTURE)
+    validator = published("advise", short=False)
+    validator.validate(told)
+    told["advice"][0]["limit"]["nosuch"] = 1
+    assert not validator.is_valid(told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ablate --study attention",
+        "ablate --full --study softmax",
+        f"show {ROOT}/tests/recorded/ncu-raw.ncu-repz --launch 0",
+        "show tiled --source --sass --study transpose",
+        "diff tiled padded --study transpose",
+        "profile fix6 --study attention",
+        "check fix30 --study attention",
+    ],
+)
+def test_every_recorded_answer_is_as_its_schema_has_it(command: str, capsys: Capsys) -> None:
+    told = json.loads(
+        text_of(capsys, *command.split(), "--json", project=None if ".ncu" in command else ROOT)
+    )
+    published(command.split()[0], short=False).validate(told)
 
 
 # ---- CSV
@@ -421,6 +455,7 @@ def test_the_json_of_a_ladder_is_short_unless_all_of_it_is_asked_for(
             told[full] = json.loads(text)
             assert full or len(text) <= brief.MOST
         assert "left_out" not in told[False]
+        published(verb, short=False).validate(told[study == "transpose"])
         assert_within(told[False], told[True])
 
 

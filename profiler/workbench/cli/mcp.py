@@ -280,7 +280,7 @@ def resources() -> dict[str, Callable[[], str]]:
     its address.
     """
     from workbench.app.new import AGENTS_FOLDER, starters
-    from workbench.reporters.schema import lines
+    from workbench.reporters import schema as published
     from workbench.study.workspace import find_workspace
 
     skill = starters() / AGENTS_FOLDER
@@ -294,7 +294,7 @@ def resources() -> dict[str, Callable[[], str]]:
         for name, path in files.items()
     }
     for name, tool in TOOLS.items():
-        known[f"{ADDRESS}schema/{name}"] = partial(lambda verb: lines(verb)[0], tool.verb)
+        known[f"{ADDRESS}schema/{name}"] = partial(published.text, tool.verb)
     return known
 
 

@@ -374,7 +374,7 @@ class DiffOptions(Briefed, Recorded):
 
 @dataclass(frozen=True)
 class AdviseOptions(Briefed, Recorded):
-    """Print what limits a variant or a kernel, and what to try next.
+    """Print what limits a variant or kernel, and what to try.
 
     Example: workbench advise fix7
     """
@@ -468,12 +468,13 @@ class StatusOptions(Briefed):
 
 @dataclass(frozen=True)
 class SchemaOptions:
-    """Print the JSON Schema of a verb's --brief answer.
+    """Print the JSON Schema of a verb's answer.
 
     Example: workbench schema ablate
     """
 
     verb: str = argument("VERB", "Verb that has --brief.")
+    of_json: bool = flag("--json", "The schema of --json.")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
 """``schema``: the contract of ``--brief`` and of the tools of MCP, as a JSON Schema for each verb.
+That of ``--json`` is kept as ``tools.json_schema`` made it of the records.
 
 A key means the same in all answers.
 """
@@ -6,6 +7,7 @@ A key means the same in all answers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, NotRequired, TypedDict
@@ -13,8 +15,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from workbench.app.build import Builds
-from workbench.app.new import NewStep, NewWorkspace
+from workbench.app.new import AGENTS_FOLDER, NewStep, NewWorkspace, starters
 from workbench.app.status import Spending
+from workbench.errors import unknown
 from workbench.render.as_json import VERSION, Data, shown_names
 from workbench.words import Change, CheckResult, Status, TryVerdict, Verdict
 
@@ -187,5 +190,28 @@ def schema(verb: str) -> Data:
     }
 
 
-def lines(verb: str) -> list[str]:
-    return [json.dumps(schema(verb), indent=1)]
+REFERENCE = re.compile(r"#/\$defs/(\w+)")
+
+
+def of_json(verb: str) -> Data:
+    """As ``schema``, of ``--json``: with the records that the answer holds.
+
+    Raises UsageError.
+    """
+    kept = json.loads((starters() / AGENTS_FOLDER / "schema.json").read_text("utf-8"))
+    every, needed = kept.pop("$defs"), [verb]
+    if verb not in (verbs := [name for name in every if name.islower() and name != "failed"]):
+        raise unknown("verb with --json", verb, verbs)
+    for name in needed:
+        inside = REFERENCE.findall(json.dumps(every[name]))
+        needed += [each for each in dict.fromkeys(inside) if each not in needed]
+    own = {"title": f"workbench {verb} --json", "$ref": f"#/$defs/{verb}"}
+    return {**kept, **own, "$defs": {name: every[name] for name in needed}}
+
+
+def text(verb: str) -> str:
+    return json.dumps(schema(verb))
+
+
+def lines(found: Data) -> list[str]:
+    return [json.dumps(found, indent=1)]
