@@ -850,6 +850,28 @@ def test_a_program_is_told_both_ways(tmp_path: Path) -> None:
     assert "cooperative=True" in found.baseline.text
 
 
+def test_overloads_are_listed(tmp_path: Path) -> None:
+    text = "__global__ void over(const float* x, float* o) {}\n"
+    path = tmp_path / "over.cu"
+    path.write_text(text + text + text.replace("float", "double"))  # the first two by #ifdef, say
+    asked: dict[str, Any] = {
+        "inputs": ("x=randn(8)",),
+        "outputs": ("o=empty_like(x)",),
+        "versus": "torch.neg",
+    }
+    error = complaint(lambda: problem(path, launch="over<<<1, 32>>>(x, o)", **asked))
+    assert "(const float* x, float* o); (const double* x, double* o)" in error.message
+    path.write_text(text + text)
+    assert problem(path, launch="over<<<1, 32>>>(x, o)", **asked).name == "over"
+
+
+def test_a_kernel_of_python_has_the_lines_that_launch_it(tmp_path: Path) -> None:
+    path = file(tmp_path, "from numba import cuda\n@cuda.jit\ndef k(x, out):\n    out[0] = x[0]\n")
+    error = complaint(lambda: problem(f"{path}:k"))
+    assert "k[grid, block](x, out)" in error.hint
+    assert "try mine.py:run" in error.hint
+
+
 # Expressions.
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,6 +50,7 @@ class Item:
 class Entry:
     """A ``__global__`` function. ``template`` are the parameters of the template that it is of.
     ``waits_for_grid``: its blocks wait for each other, which needs a cooperative launch.
+    ``overloads`` are the parameters of others of its name.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Entry:
     template: str | None
     c_linkage: bool
     waits_for_grid: bool = False
+    overloads: tuple[str, ...] = ()
 
 
 def masked(text: str) -> str:
@@ -194,7 +196,12 @@ def entries(text: str) -> dict[str, Entry]:
             parameters = " ".join(after.rpartition(")")[0].split())
             waits = re.search(r"\bthis_grid\s*\(", text[item.start : item.end]) is not None
             entry = Entry(name, parameters, template, item.c_linkage, waits)
-            entries_found.setdefault(name, entry)
+            first = entries_found.setdefault(name, entry)
+            if parameters not in (first.parameters, *first.overloads) and not re.search(
+                r"template\s*<\s*>", item.head
+            ):
+                more = (*first.overloads, parameters)
+                entries_found[name] = replace(first, overloads=more)
     return entries_found
 
 

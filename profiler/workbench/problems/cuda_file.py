@@ -59,6 +59,12 @@ def read_cuda_file(request: Request) -> Problem:
     bare, angle, arguments = launch.kernel.partition("<")
     kernel = _named(bare.strip(), kernels, path)
     called = f"{kernel.name}{angle}{arguments}"
+    if kernel.overloads and kernel.template is None:
+        listed = "; ".join(f"({one})" for one in (kernel.parameters, *kernel.overloads))
+        raise UsageError(
+            f"{path.name} has several kernels {kernel.name}: {listed}",
+            hint="give the one that you try another name: nvcc cannot tell them apart by name",
+        )
     if kernel.template is not None and not angle:
         raise UsageError(
             f"{called} is a template of {kernel.template}, and --launch names no instance",

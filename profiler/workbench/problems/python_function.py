@@ -35,6 +35,11 @@ INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
 JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics", "cuda.jit", "ct.kernel")
 FILE = "_given"
+LAUNCHED = """add one, and try {file}:run; docs/front-ends.md has these lines for each language
+    def run(x):
+        out = torch.empty_like(x)
+        {kernel}[grid, block](x, out)
+        return out"""
 
 
 def read_python_function(request: Request) -> Problem:
@@ -118,7 +123,9 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
         if wanted in defined and is_kernel(defined[wanted]):
             raise UsageError(
                 f"{path.name}:{wanted} is a kernel, which a function of Python launches",
-                hint=f"name that function: {', '.join(candidates) or 'the file has none'}",
+                hint=f"name that function: {', '.join(candidates)}"
+                if candidates
+                else LAUNCHED.format(file=path.name, kernel=wanted),
             )
         name, _, attribute = wanted.partition(".")
         if name in classes(tree) and attribute in ("", "apply", "forward"):
