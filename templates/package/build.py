@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from torch.utils.cpp_extension import include_paths
 
 HERE = Path(__file__).resolve().parent
 PLAN = tomllib.loads((HERE / "build.toml").read_text("utf-8"))
@@ -46,7 +45,8 @@ def build() -> Path:
     )
     common = ["nvcc", "-c", "-O3", "-std=c++20", "-DNDEBUG", "-Xcompiler=-fPIC,-fno-gnu-unique"]
     torch_flags = [f"-DTORCH_EXTENSION_NAME={metadata['id']}", f"-I{scratch}"]
-    torch_flags += [f"-I{path}" for path in include_paths()]
+    headers = Path(torch.__file__).parent / "include"
+    torch_flags += [f"-I{headers}", f"-I{headers / 'torch' / 'csrc' / 'api' / 'include'}"]
     jobs = [(source, torch_flags) for source in PLAN["torch"]["src"]]
     for kernel in PLAN["kernel"].values():
         flags = [*kernel.get("cuda-flags", [])]

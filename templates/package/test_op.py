@@ -49,9 +49,9 @@ def require_close(found: list[torch.Tensor], given: Inputs, shape: str) -> None:
     bound = rule(op.study().shapes[shape]) if callable(rule) else rule
     own = {name: x.clone() if name in IN_PLACE else x for name, x in given.items()}
     made = op.study().reference(**own)
-    wanted = (
-        [made] if isinstance(made, torch.Tensor) else list(getattr(made, "values", made.copy)())
-    )
+    if isinstance(made, torch.Tensor):
+        made = [made]
+    wanted = list(made.values() if isinstance(made, dict) else made)
     for out, right in zip(found, wanted, strict=True):
         error = torch.where(right.isfinite(), out.double() - right, 0.0)
         norm = torch.where(right.isfinite(), right.double(), 0.0).norm()

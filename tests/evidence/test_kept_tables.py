@@ -244,7 +244,7 @@ def test_a_package_is_made_from_what_is_on_record(
     to = tmp_path / "package"
     assert main(["ship", "padded", "--as", "padded", "--to", str(to), *HERE]) == 0
     assert TOLD in capsys.readouterr().err
-    assert "NVIDIA H200" in (to / "README.md").read_text()
+    assert "NVIDIA H200" in (to / "CARD.md").read_text()
 
 
 def test_the_library_reads_it_too(other: None) -> None:
