@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 from workbench.app.outcomes import ProgramResult, ReportResult
@@ -195,9 +196,8 @@ def without_report(command: Sequence[str], end: ProgramEnd, why: str) -> Workben
 
 def failure(end: ProgramEnd) -> str:
     """How the program failed, "" where it did not."""
-    if end.interrupted or not end.returncode:
-        return ""
-    return f"ended with exit code {ncu.application_code(end.log) or end.returncode}"
+    code = ncu.application_code(end.log) or end.returncode
+    return f"ended with exit code {code}" if code and not end.interrupted else ""
 
 
 def chosen(
@@ -227,7 +227,11 @@ def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iter
 
 def missing(wanted: Sequence[LaunchGroup], full: Report) -> Iterator[str]:
     """The kernels that the second run did not launch as the first did."""
-    there = {(launch.signature, launch.shape) for launch in full.launches}
+
+    def key(launch: Launch) -> tuple[str, int, int]:  # the first run may have sizes alone
+        return launch.signature, prod(launch.grid or ()), prod(launch.block or ())
+
+    there = set(map(key, full.launches))
     for group in wanted:
-        if (group.typical.signature, group.typical.shape) not in there:
+        if key(group.typical) not in there:
             yield group.typical.kernel
