@@ -377,3 +377,10 @@ def test_help_names_no_type_of_python_and_has_an_example(capsys: Capsys) -> None
         shown = text_of(capsys, verb, "--help")
         assert not re.search(r"<\w+[^>]*>", shown), verb
         assert f"Example: workbench {verb}" in shown, verb
+
+
+def test_a_command_that_waits_says_so(capsys: Capsys, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(streams, "SILENT_S", 0.01)
+    with streams.telling("waiting for a host"):
+        time.sleep(0.1)
+    assert "waiting for a host (0 s)\n" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,27 @@ def note(text: str) -> None:
 
     waiting.stop()
     print(printable_lines(text), file=sys.stderr)
+
+
+SILENT_S = 10.0  # after which a command says what it waits for
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Inside, say from time to time that ``what`` goes on."""
+    done, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(SILENT_S):
+            note(f"{what} ({time.monotonic() - began:.0f} s)")
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def note_failures(failures: Mapping[str, str], study: Study) -> None:

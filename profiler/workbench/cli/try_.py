@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import fields, replace
 
 from workbench.app.executor import Executor
@@ -9,7 +10,7 @@ from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.options import TryOptions
 from workbench.cli.printing import show
-from workbench.cli.streams import executor, note
+from workbench.cli.streams import executor, note, telling
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed
 from workbench.run import machine
 from workbench.run.protocol import Failed
@@ -45,9 +46,11 @@ def run(options: TryOptions) -> int:
     here, names = executor("try", options.on), {field.name for field in fields(AttemptOptions)}
     asked = {name: value for name, value in vars(options).items() if value and name in names}
     try:
-        done = attempt(
-            here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
-        )
+        on_gpu = options.on or machine.find_gpu()
+        with nullcontext() if on_gpu else telling("calling and checking it on the CPU"):
+            done = attempt(
+                here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
+            )
     except (CannotTell, GateFailed) as error:  # it cannot be called, or not compared
         if options.json:
             show(options, error)
