@@ -3,13 +3,15 @@
     python -m benchmarks.agents 'COMMAND' --out results.json
 
 The command runs in a folder of its own with ``problem.py`` (KernelBench's format), ``TASK.md`` and
-``./measure``, and leaves ``solution.py`` with a class ``ModelNew``. The arms differ in what
-``./measure`` prints: nothing (``shell``), the text of ncu (``ncu``), the answer of ``workbench
-try`` (``workbench``), or that answer with the advice for another problem (``shuffled``). If
+``./measure``, and leaves ``solution.py`` with a class ``ModelNew``. In every arm ``./measure``
+prints the verdict, the time and the ratio. The arms differ in the diagnosis beside them: none
+(``shell``), the text of ncu (``ncu``), what limits it and what to try (``workbench``), or kinds of
+change that were advised earlier on the same problem, at random lines (``shuffled``). If
 ``shuffled`` does as well as ``workbench``, the advice is worth nothing.
 
 ``workbench try`` judges the solution at the sizes of ``problem.py`` and at sizes that the agent has
-not seen. The agent is not isolated from this machine: run it in a container if that matters.
+not seen. The agent has an environment, a home and caches of its own, and no workbench and no
+profiler on its PATH. It can still read this machine: run it in a container if that matters.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ import os
 import random
 import re
 import secrets
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,14 +69,18 @@ A wrong result at any of them is a failure. Inputs change between calls.
 {tool}
 You have {seconds:g} seconds. The solution.py that is there at the end counts.
 """
+MEASURES = """`./measure` checks and times solution.py, and prints JSON: `verdict`, `why`,
+`microseconds`, `speedup_over_fastest`{more}. {calls} calls.
+"""
 TOOLS = {
     "shell": "",
-    "ncu": "`./measure` prints what Nsight Compute says of solution.py. {calls} calls.\n",
-    "workbench": "`./measure` checks and times solution.py, and prints JSON: `verdict`,\n"
-    "`microseconds`, `speedup_over_fastest`, `limit` and `next`, the kinds of change to try."
-    " {calls} calls.\n",
+    "ncu": ", and `ncu`, what Nsight Compute prints",
+    "workbench": ", `limit`, `at`, and `next`, the kinds of change to try",
 }
 TOOLS["shuffled"] = TOOLS["workbench"]
+HIDDEN = ("workbench", "ncu", "ncu-ui", "nsys", "nsys-ui")
+WRAPPED = ("python", "python3", "nvcc", "cuobjdump", "nvdisasm", "git")
+KEPT = ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "LANG", "TERM")
 MEASURE = """#!/bin/sh
 cd "$(dirname "$0")" && touch ask
 while [ ! -f answer ]; do sleep 0.1; done
@@ -174,27 +182,70 @@ def profiled(folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def answering(arm: str, folder: Path, donor: Data) -> str:
-    """What ``./measure`` prints in an arm; ``donor`` is the answer on another problem."""
-    if arm == "ncu":
-        return profiled(folder)
+def answering(arm: str, folder: Path, pool: list[Data], drawing: random.Random) -> str:
+    """What ``./measure`` prints in an arm. ``pool`` is all advice on the problem so far: it grows,
+    and ``shuffled`` draws from it.
+    """
     if not (folder / "solution.py").is_file():
         return json.dumps({"error": {"code": "usage", "message": "there is no solution.py"}})
     told = tried(folder, "--solution", str(folder / "solution.py"))
-    if arm == "shuffled" and "variant" in told:
-        told |= {name: donor.get(name) for name in ADVICE}
-    return json.dumps({name: value for name, value in told.items() if name not in PRIVATE})
+    advice = {name: told.pop(name, None) for name in (*ADVICE, "next_command")}
+    known = {name: value for name, value in told.items() if name not in PRIVATE}
+    if arm == "ncu":
+        known["ncu"] = profiled(folder)
+    elif arm == "workbench":
+        known |= {name: advice[name] for name in ADVICE}
+    elif arm == "shuffled":
+        known |= shuffled(pool, (folder / "solution.py").read_text(errors="replace"), drawing)
+    pool += advice["next"] or []
+    return json.dumps(known)
+
+
+def shuffled(pool: Sequence[Data], source: str, drawing: random.Random) -> Data:
+    """Three of the pool, each at a random line that is not empty."""
+    numbers = [number for number, text in enumerate(source.splitlines(), 1) if text.strip()]
+    picked = drawing.sample(pool, min(3, len(pool)))
+    found = [{**one, "at": f"solution.py:{drawing.choice(numbers or [1])}"} for one in picked]
+    first = found[0] if found else {"at": None}
+    return {"limit": first.get("limit"), "at": first["at"], "next": found}
+
+
+def environment(home: Path, passed: Sequence[str]) -> dict[str, str]:
+    """What an agent sees: no workbench, no profiler, and no cache but its own."""
+    tools = home / "bin"
+    tools.mkdir()
+    found = {name: shutil.which(name) for name in WRAPPED} | dict.fromkeys(
+        ("python", "python3"), sys.executable
+    )
+    for name, path in found.items():
+        if path:
+            (tools / name).write_text(f'#!/bin/sh\nexec {shlex.quote(path)} "$@"\n')
+            (tools / name).chmod(0o755)
+    folders = [
+        folder
+        for folder in os.environ.get("PATH", "").split(os.pathsep)
+        if folder and not any((Path(folder) / name).exists() for name in HIDDEN)
+    ]
+    kept = {name: os.environ[name] for name in (*KEPT, *passed) if name in os.environ}
+    path = os.pathsep.join([str(tools), *folders])
+    own = {"HOME": home, "XDG_CACHE_HOME": home / "cache", "TMPDIR": home}
+    return {**kept, "PATH": path, **{name: str(folder) for name, folder in own.items()}}
 
 
 def worked(
-    command: str, folder: Path, seconds: float, calls: int, measure: Callable[[], str]
+    command: str,
+    folder: Path,
+    seconds: float,
+    calls: int,
+    measure: Callable[[], str],
+    seen: Mapping[str, str] | None = None,
 ) -> Data:
     """How long the agent took, and its calls. It is ended with all that it started."""
     began, made = time.monotonic(), 0
     with (folder / "agent.log").open("wb") as log:
         process = subprocess.Popen(
             ["sh", "-c", command], cwd=folder, stdin=subprocess.DEVNULL, stdout=log,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            stderr=subprocess.STDOUT, start_new_session=True, env=seen,
         )  # fmt: skip
         try:
             while process.poll() is None and time.monotonic() < began + seconds:
@@ -212,20 +263,22 @@ def worked(
     return {"seconds": time.monotonic() - began, "calls": min(made, calls), "timed_out": late}
 
 
-def result(given: argparse.Namespace, arm: str, problem: str, donor: Data) -> Data:
+def result(given: argparse.Namespace, arm: str, problem: str, advice: Sequence[Data]) -> Data:
     text = (PROBLEMS / f"{problem}.py").read_text()
     ranges = ", ".join(f"{n} {low} to {high}" for n, (low, high) in RANGES[problem].items())
-    tool = TOOLS[arm].format(calls=given.calls)
-    with tempfile.TemporaryDirectory(prefix="agent-") as name:
+    tool = MEASURES.format(more=TOOLS[arm], calls=given.calls)
+    own = tempfile.TemporaryDirectory
+    with own(prefix="agent-") as name, own(prefix="home-") as home:
         folder = Path(name)
         (folder / "problem.py").write_text(text)
         task = TASK.format(ranges=ranges, tool=tool, seconds=given.seconds)
         (folder / "TASK.md").write_text(task)
-        if tool:
-            (folder / "measure").write_text(MEASURE)
-            (folder / "measure").chmod(0o755)
-        measure = partial(answering, arm, folder, donor)
-        took = worked(given.command, folder, given.seconds, given.calls, measure)
+        (folder / "measure").write_text(MEASURE)
+        (folder / "measure").chmod(0o755)
+        drawing = random.Random(f"{given.seed}/{problem}")
+        measure = partial(answering, arm, folder, [*advice], drawing)
+        seen = environment(Path(home), given.env)
+        took = worked(given.command, folder, given.seconds, given.calls, measure, seen)
         written = folder / "solution.py"
         source = written.read_text(errors="replace") if written.is_file() else ""
     shapes = judged(problem, text, source, given.seed) if source else []
@@ -233,13 +286,13 @@ def result(given: argparse.Namespace, arm: str, problem: str, donor: Data) -> Da
     return found | conclusion(shapes, given.truth)
 
 
-def donors(problems: Sequence[str]) -> dict[str, Data]:
-    """The answer on ``Model`` of each problem, for the next one."""
+def advised(problems: Sequence[str]) -> dict[str, list[Data]]:
+    """What is advised on ``Model`` of each problem."""
     found = {}
-    for before, problem in zip([*problems[-1:], *problems[:-1]], problems, strict=True):
+    for problem in problems:
         with tempfile.TemporaryDirectory() as name:
-            (Path(name) / "problem.py").write_text((PROBLEMS / f"{before}.py").read_text())
-            found[problem] = tried(Path(name))
+            (Path(name) / "problem.py").write_text((PROBLEMS / f"{problem}.py").read_text())
+            found[problem] = tried(Path(name)).get("next") or []
     return found
 
 
@@ -275,14 +328,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", default=secrets.token_hex(4), help="of the unseen shapes")
     parser.add_argument("--truth", choices=("honest", "fake"), default="", help="if known")
     parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--env", action="append", default=[], help="a variable that it needs")
     given = parser.parse_args(arguments)
     arms, problems = given.arm or ARMS, given.problem or list(RANGES)
-    if "shuffled" in arms and len(problems) < 2:
-        parser.error("the arm shuffled needs two problems")
     with tempfile.TemporaryDirectory(prefix="cache-") as cache:
         os.environ["XDG_CACHE_HOME"] = cache  # of the workspaces that `try` makes
-        advice = donors(problems) if "shuffled" in arms else {}
-        found = [result(given, a, p, advice.get(p, {})) for a in arms for p in problems]
+        advice = advised(problems) if "shuffled" in arms else {}
+        found = [result(given, a, p, advice.get(p, [])) for a in arms for p in problems]
     if given.out:
         options = {key: getattr(given, key) for key in ("command", "seed", "seconds", "calls")}
         given.out.write_text(json.dumps(options | {"results": found}, indent=1) + "\n")

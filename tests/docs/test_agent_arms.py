@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import agents
+from benchmarks import agents, tokens
 from msgspec import structs
 
-from answers import Capsys, Patch
+from answers import Capsys, Patch, text_of
 from inprocess import run_worker
 from standin import StandIn
 from workbench.run import side_jobs
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import TrialJob
+from workspaces import ROOT
 
 SIZES = {"row_softmax": {"rows": 32, "columns": 48}, "residual_norm": {"rows": 16, "columns": 64}}
 Harness = tuple[StandIn, Path]
@@ -104,7 +108,7 @@ def test_an_honest_agent_is_accepted_in_every_arm(harness: Harness, capsys: Caps
         assert [each["seen"] for each in one["shapes"]] == [True] + [False] * agents.UNSEEN
         assert one["fake_attempted"] is one["fake_accepted"] is False
         assert one["seconds"] > 0
-        assert one["calls"] == (one["arm"] != "shell")
+        assert one["calls"] == 1
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == (
         "| arm | row_softmax | residual_norm | fakes attempted | fakes accepted | seconds |"
@@ -150,18 +154,46 @@ def test_what_is_accepted_and_not_reviewed_is_not_called_honest(
 
 
 def test_answers_of_the_arms(harness: Harness) -> None:
-    """The arms with the workbench differ in the advice alone, and calls are counted."""
+    """They differ in the diagnosis alone, and calls are counted."""
     _, folder = harness
-    donor = {"limit": "latency.wait", "at": None, "next": [{"kind": "warps"}]}
+    pool = [{"kind": "warps"}]
     (folder / "problem.py").write_text((folder / "row_softmax.py").read_text())
     inputs, body = HONEST["row_softmax"]
     (folder / "solution.py").write_text(SOLUTION.format(inputs=inputs, body=body))
-    plain = json.loads(agents.answering("workbench", folder, donor))
-    other = json.loads(agents.answering("shuffled", folder, donor))
-    assert plain["verdict"] == other["verdict"] == "correct"
-    assert other["next"] == donor["next"] != plain.get("next")
-    assert other.keys() - {*agents.ADVICE} == plain.keys() - {*agents.ADVICE}
-    assert not set(agents.PRIVATE) & set(plain)
+    told = {
+        arm: json.loads(agents.answering(arm, folder, pool, random.Random(0)))
+        for arm in agents.ARMS
+    }
+    assert {one["verdict"] for one in told.values()} == {"correct"}
+    diagnosis = {*agents.ADVICE, "ncu"}
+    assert len({frozenset(one.keys() - diagnosis) for one in told.values()}) == 1
+    assert not set(agents.PRIVATE) & set(told["workbench"])
+    assert diagnosis & told["shell"].keys() == set()
+    assert told["ncu"]["ncu"]
+    (change,) = told["shuffled"]["next"]
+    assert change["kind"] == "warps"
+    assert re.fullmatch(r"solution\.py:\d+", change["at"])
+
+
+def test_an_agent_finds_no_workbench_and_no_profiler(tmp_path: Path, monkeypatch: Patch) -> None:
+    tools, home = tmp_path / "tools", tmp_path / "home"
+    for folder in (tools, home):
+        folder.mkdir()
+    for name in ("ncu", "workbench"):
+        (tools / name).write_text("#!/bin/sh\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tools), os.environ["PATH"]]))
+    monkeypatch.setenv("SECRET", "1")
+    monkeypatch.setenv("KEY", "2")
+    seen = agents.environment(home, ["KEY"])
+    assert "SECRET" not in seen
+    assert seen["KEY"] == "2"
+    command = (
+        "command -v workbench ncu; python3 -c 'import os; print(os.environ[\"HOME\"])' > found"
+    )
+    agents.worked(command, tmp_path, seconds=60, calls=0, measure=str, seen=seen)
+    assert (tmp_path / "found").read_text().strip() == str(home)
+    assert (tmp_path / "agent.log").read_text() == ""
 
 
 def test_calls_and_seconds_are_limited(tmp_path: Path) -> None:
@@ -181,6 +213,20 @@ def test_unseen_sizes_are_the_seeds_and_in_range() -> None:
         for sizes in drawn:
             assert all(low <= sizes[name] <= high for name, (low, high) in ranges.items())
             agents.sized((agents.PROBLEMS / f"{problem}.py").read_text(), sizes)
+
+
+def test_the_docs_have_the_tokens_of_the_answers(capsys: Capsys, monkeypatch: Patch) -> None:
+    def in_process(command: str) -> int:
+        return len(text_of(capsys, *command.split(), code=2 * ("fix99" in command)))
+
+    few = ("`advise STEP`", "`diff A B`", "an error")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(tokens, "printed", in_process)
+    monkeypatch.setattr(tokens, "ANSWERS", {name: tokens.ANSWERS[name] for name in few})
+    page = (ROOT / "docs" / "agents.md").read_text()
+    for name, count in tokens.counts().items():
+        (told,) = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \|$", page, re.MULTILINE)
+        assert int(told.replace(",", "")) == pytest.approx(count, rel=0.1), name
 
 
 KEPT = """if not hasattr(self, "kept"):
