@@ -872,6 +872,18 @@ def test_a_kernel_of_python_has_the_lines_that_launch_it(tmp_path: Path) -> None
     assert "try mine.py:run" in error.hint
 
 
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_file_that_loads_an_extension_has_the_lines_that_call_it(
+    indent: str, tmp_path: Path
+) -> None:
+    text = f"{indent}mod = tvm_ffi.cpp.load_inline(name='x', functions='add_one')\n"
+    path = file(tmp_path, ("def main():\n" if indent else "") + text)
+    error = complaint(lambda: problem(path))
+    assert "line " in error.message
+    assert "return mod.FUNCTION(x)" in error.hint
+    assert error.hint.endswith("outside of main()") == bool(indent)
+
+
 # Expressions.
 
 

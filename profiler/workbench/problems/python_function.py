@@ -35,6 +35,7 @@ INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
 JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics", "cuda.jit", "ct.kernel")
 FILE = "_given"
+LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
 LAUNCHED = """add one, and try {file}:run; docs/front-ends.md has these lines for each language
     def run(x):
         out = torch.empty_like(x)
@@ -160,6 +161,16 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
             f"{path.name} has several classes: {', '.join(of_torch)}",
             hint=f"name one: {path.name}:{of_torch[-1]}",
         )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made, target = ast.unparse(node.value.func), ast.unparse(node.targets[0])
+            if made.rpartition(".")[2] in LOADING:
+                hint = wrapped(path, f"{target}.FUNCTION")
+                where = "" if node in tree.body else f", with {target} made outside of main()"
+                raise UsageError(
+                    f"{path.name} defines no function to try; line {node.lineno} loads {target}",
+                    hint=f"{hint}{where}",
+                )
     raise UsageError(
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
