@@ -59,6 +59,10 @@ VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "status": [{"spent": "list[Spent]", "limits": "list[SpendingLimit]"}],
     "sweep": [{"sweeps": "list[Sweep]"}, {"sizes": "list[OverSizes]"}],
     "try": ["Attempt"],
+    "weigh": [
+        {"trace": "str", "weighed": "dict[str, Any]", "variant": "str", "reference": "str"}
+        | {"shape": "str", "ratio": "float | None"}
+    ],
 }
 # Keys that only ``list --full`` prints.
 FULL = {"EvidenceState": ("build", "check", "timing", "capture")}
