@@ -163,13 +163,15 @@ def test_ctrl_c_ends_the_program(folder: Path, capsys: Capsys, monkeypatch: Patc
     assert "nothing was profiled" in capsys.readouterr().err
 
 
-def test_the_second_call_of_a_kernel_is_profiled() -> None:
-    names = ["warm", "add", "mul", "add", "mul", "add", "other"]
+def test_as_few_calls_as_reach_every_kernel_are_profiled() -> None:
+    """ncu profiles each name at each number; instances of a template share a name."""
+    names = ["scale<2>", "scale<3>", "add", "move"] * 5 + ["add<512>", "add<512>", "once"]
     launches = [
-        Launch(i, name, name, "kernel", ((i == 5 and 9) or 1,), (32,), 1.0 + i, None, "gpu")
+        Launch(i, name.partition("<")[0], name, "kernel", (1,), (32,), 1.0, None, "gpu")
         for i, name in enumerate(names)
     ]
-    wanted = [g for g in groups(launches) if g.typical.kernel in ("add", "other")]
-    assert sorted(call_numbers(wanted, launches)) == [1, 2, 3]
+    numbers = list(call_numbers(groups(launches[:-1]), launches))
+    assert numbers == [7, 4]  # of add<512> and scale<2>, then of all others
+    assert list(call_numbers(groups(launches[-1:]), launches)) == [1]
     line = command.profiling("ncu", Profiler(), "r", "l", ["a<b>", "c"], [2, 1, 2])
     assert line[line.index("--kernel-id") + 1] == "::regex:^(a.b.|c)$:^(1|2)$"

@@ -86,7 +86,7 @@ def profile_program(
         command=tuple(command),
         listed=groups(counted.launches),
         is_cut=len(listed.launches) >= ncu.LISTED,
-        missing=tuple(missing(wanted, full)),
+        missing=() if second.interrupted else tuple(dict.fromkeys(missing(wanted, full))),
         failure=failure(end) or failure(second),
         interrupted=second.interrupted,
         full=ReportResult(full, full.launches, groups(full.launches)),
@@ -214,15 +214,20 @@ def chosen(
 
 
 def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iterator[int]:
-    """Yield which calls of these kernels are profiled, counting from 1: of each group the second,
-    since the first is a warm-up, or the only one.
+    """Which calls of these kernels are profiled, as few numbers as reach each group. ncu counts the
+    calls of a name from 1, templates together. The first of a group is a warm-up: taken if alone.
     """
-    first = {(g.launches[1] if len(g.launches) > 1 else g.typical).index for g in wanted}
-    counts = Counter[str]()
+    counts, number = Counter[str](), dict[int, int]()
     for launch in every:
         counts[launch.kernel] += 1
-        if launch.index in first:
-            yield counts[launch.kernel]
+        number[launch.index] = counts[launch.kernel]
+    left = [{number[x.index] for x in group.launches[1:] or group.launches} for group in wanted]
+    while left:
+        reached = Counter(one for numbers in left for one in numbers)
+        tightest = min(left, key=lambda numbers: len(numbers))
+        best = min(tightest, key=lambda one: (-reached[one], one))
+        left = [numbers for numbers in left if best not in numbers]
+        yield best
 
 
 def missing(wanted: Sequence[LaunchGroup], full: Report) -> Iterator[str]:

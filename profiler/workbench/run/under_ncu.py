@@ -73,7 +73,8 @@ def run_program(
             drain()
             if time.monotonic() - told > TELL_SECONDS:
                 told = time.monotonic()
-                tell(WAITING if told - changed > QUIET_SECONDS else f"{launches:,} launches so far")
+                count = f"{launches:,} launches so far" if launches else "no kernel so far"
+                tell(WAITING if told - changed > QUIET_SECONDS else count)
     except KeyboardInterrupt:
         interrupted = True
         with suppress(ProcessLookupError):
