@@ -333,7 +333,7 @@ def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:
     for result in (compared, ladder):
         assert len(repr(result).splitlines()) == 4
     advice = wb.advise("fix5", study="attention", project=FIXTURE)
-    assert repr(advice).startswith("1. tensor cores, estimated ")
+    assert repr(advice).startswith("1. tensor cores, fix5.cu:")
     assert repr(wb.study("attention", project=FIXTURE)).startswith("study attention: ")
     references = ladder.table()["verdict"][[one.variant for one in ladder.references]]
     assert set(references) == {""}  # no step has a verdict that is NaN
