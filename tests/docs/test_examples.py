@@ -85,13 +85,13 @@ VALUES = {  # what stands for an expression in a hint of the engine
 NO_GPU = re.compile(
     r"no NVIDIA GPU was found|needs a GPU|where there is a GPU|no GPU|nothing can be measured here"
 )
-# Another machine, an input without an end, a step that is there already: only read; and what
-# another command here does as well, or test_ci.py.
+# Another machine, a program of the reader's own, an input without an end, a step that is there
+# already: only read; and what another command here does as well, or test_ci.py.
 PARSED = (
     "workbench weigh trace.json.gz",  # of a model on a GPU
     *("--on", "workbench mcp", "workbench new tiled", "report --html", "report --open"),
     *("doctor --json", "doctor --brief", "bisect fix11", "bisect VARIANT", "ablate --study att"),
-    *("build 'fix2[warps=2|4]'", "build fix2"),
+    *("build 'fix2[warps=2|4]'", "build fix2", "workbench profile -- ", "{stem}.ncu-rep"),
 )
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",

@@ -57,6 +57,8 @@ def capture_of(every: list[dict[str, float]]) -> Any:
         metrics=table,
         lines=ColumnTable(rows, LINE_COLUMNS),
         global_sectors=None,
+        has_opcode=lambda opcode: False,
+        calls={},
         rules=ColumnTable([], RULE_COLUMNS),
         kernels=tuple(f"k{i}" for i in range(len(every))),
     )

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from workbench.derive.figures import added
+
 GPU_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 CALLS = ("cuda_runtime", "cuda_driver")
 STEP = "ProfilerStep#"
@@ -102,10 +104,11 @@ def weighed(trace: ModelTrace, saved: Mapping[str, float]) -> Weighed:
     span = max(end - begin, 1e-9)
     weights = []
     for (name, shape), times in total.items():
-        share = sum(times) / span
+        spent = added(times)
+        share = spent / span
         most = share * saved[name] if name in saved else None
         calls_made = len(callers[name, shape])
-        weights.append(Weight(name, shape, calls_made, len(times), sum(times), share, most))
+        weights.append(Weight(name, shape, calls_made, len(times), spent, share, most))
     count = max(len(steps), 1)
     return Weighed(count, span / count, tuple(sorted(weights, key=lambda w: -w.microseconds)))
 

@@ -92,7 +92,8 @@ def require_file(path: Path) -> None:
     """Raises UsageError for what is no readable file, naming the nearest report beside it, and for
     a file that is known to be another tool's.
     """
-    if not _is_file(path) and not path.is_symlink():
+    is_dangling = path.is_symlink() and not path.exists()
+    if not _is_file(path) and not (is_dangling and kind_of(path)):
         folder = path if path.is_dir() else path.parent
         reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
         raise UsageError(

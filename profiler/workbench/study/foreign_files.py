@@ -45,7 +45,9 @@ def kind_of(path: Path) -> tuple[str, str] | None:
     Raises OSError where it cannot be read.
     """
     if path.is_symlink() and not path.exists():
-        return ("a link of git-annex to a file that is not here", f"git annex get {path}")
+        what = "a link of git-annex to a file that is not here"
+        is_annexed = "annex/objects" in path.readlink().as_posix()
+        return (what, f"git annex get {path}") if is_annexed else None
     with path.open("rb") as file:
         head = file.read(HEAD)
     name = for_shell(path)
