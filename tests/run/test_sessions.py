@@ -79,7 +79,9 @@ class Scripted(Server):
         out = self.fate(self.done, variants)
         if isinstance(out, Answer):
             return out
-        return Answer(out, timed=timed_session(self.done, dict.fromkeys(variants, 2.0), alone))
+        timed = dict.fromkeys((name for name in variants if name not in out), 2.0)
+        errors: dict[str, WorkbenchError] = {name: ToolFailed("as told") for name in out}
+        return Answer(errors, timed_session(self.done, timed, alone))
 
 
 def timed_session(
@@ -149,7 +151,7 @@ def test_the_first_sessions_time_the_same_kernels_alone(tmp_path: Path) -> None:
             variant=name, instance=0, regime=Regime.ALONE, calls=1, microseconds=(1.0,)
         )  # fmt: skip
         session = Session(number=0, instances=1, series=(series,))
-        return Answer(set(), timed=TimedSession(session=session, nodes={}))
+        return Answer(timed=TimedSession(session=session, nodes={}))
 
     with EventLog(tmp_path) as journal:
         server: Any = Server(JOB_OF_TWO, journal)
@@ -172,7 +174,7 @@ def test_a_session_warms_up_shortly_after_one_without_power_limit(
     with EventLog(tmp_path) as journal:
         server: Any = Server(JOB_OF_TWO, journal)
         session = Session(number=0, instances=1, series=(), throttled=throttled)
-        server.forked = lambda *_: Answer(set(), timed=TimedSession(session=session, nodes={}))
+        server.forked = lambda *_: Answer(timed=TimedSession(session=session, nodes={}))
         server.session(["torch"], alone=True)
         assert not server.cool
         server.session(["fix1", "torch"], alone=False)
@@ -199,7 +201,7 @@ def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
         lambda number, names: {"bad"} & set(names), ["baseline", "bad"], ["baseline", "bad"], []
     )
     assert sessions_of(events) == [
-        (0, False, ["baseline", "bad"]),
+        (0, False, ["baseline"]),
         (1, False, ["baseline"]),
         (2, False, ["baseline"]),
         (3, False, ["baseline"]),
@@ -219,7 +221,7 @@ def test_only_what_a_variant_does_alone_counts(
         if list(names) == ["bad"]:
             return {"bad"}
         suspects: dict[str, WorkbenchError] = {n: UsageError("changes torch") for n in blamed}
-        return Answer(set(), suspects) if "bad" in names else set()
+        return Answer(suspects, ended=True) if "bad" in names else set()
 
     events, _ = serve(fate, [*HONEST, "bad"], [])
     assert sessions_of(events) == [(0, False, [*HONEST]), (1, False, [*HONEST])]
@@ -237,16 +239,36 @@ def test_who_makes_times_differ_from_the_referees_is_out(
         times = dict.fromkeys(names, 2.4)  # within 1 µs of the referee's
         if "bad" in names:
             times |= {name: 5.0 for name in names if name in (slowed, "baseline")}
-        return Answer(set(), timed=timed_session(number, times))
+        return Answer(timed=timed_session(number, times))
 
     events, _ = serve(fate, ["baseline", "a", "bad", "torch"], [])
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert failed.variant == "bad"
     assert failed.error.message == (
-        f"the times differ: {'bad' if slowed == 'bad' else 'baseline'} takes 5 µs in a session, "
-        "2 µs by the referee's clock"
+        "the times differ: baseline takes 5 µs in a session, 2 µs by the referee's clock"
     )
     assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
+
+
+def test_whom_another_makes_fail_is_timed_without_it(serve: Callable[..., Served]) -> None:
+    def fate(number: int, names: Sequence[str]) -> set[str]:
+        return {"a", "baseline"} & {*names} if "bad" in names else set()
+
+    events, _ = serve(fate, ["baseline", "a", "bad", "torch"], [])
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert (failed.variant, failed.error.message) == ("bad", "as told")
+    assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
+
+
+def test_who_lies_about_its_own_time_alone_is_recorded(serve: Callable[..., Served]) -> None:
+    """An honest one may have another time, too: its gate says so, and it is not kept."""
+
+    def fate(number: int, names: Sequence[str]) -> Answer:
+        return Answer(timed=timed_session(number, {n: 0.5 if n == "a" else 2.0 for n in names}))
+
+    events, _ = serve(fate, ["baseline", "a"], [])
+    assert not any(isinstance(event, Failed) for event in events)
+    assert sessions_of(events)[0][2] == ["baseline", "a"]
 
 
 def test_a_time_that_nobody_alone_disturbs_is_recorded(serve: Callable[..., Served]) -> None:
@@ -254,7 +276,7 @@ def test_a_time_that_nobody_alone_disturbs_is_recorded(serve: Callable[..., Serv
 
     def fate(number: int, names: Sequence[str]) -> Answer:
         time = 2.0 if len(names) < 3 else 5.0
-        return Answer(set(), timed=timed_session(number, dict.fromkeys(names, time)))
+        return Answer(timed=timed_session(number, dict.fromkeys(names, time)))
 
     events, code = serve(fate, ["baseline", "a", "b"], [])
     assert code == 0

@@ -383,6 +383,7 @@ class Measurement:
         folder = scratch / "timing"
         copy_sources(scratch, folder)
         job = sessions_job(self.study, self.plan, self.config.timing)
+        job = structs.replace(job, by_referee=self.recorder.by_referee)
         return Worker(folder, job, cubins=scratch)
 
     def time(self, scratch: Path) -> None:

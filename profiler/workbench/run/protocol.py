@@ -81,11 +81,11 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each, on the
     first of the ``gpus`` that they may use.
 
-    The ``references`` are timed alone first, if ``references_alone``, and the steps by a
-    ``referee`` at the end. ``controls`` have two groups of instances. At the power limit
-    ``kernels_alone`` are timed alone besides; empty: those that a session finds the fastest. Its
-    turn says which variants, and after these sessions which of them once more, in as many again;
-    none is the end. ``derived`` as in ``VariantsJob``.
+    First a ``referee`` times the steps, but those whose time ``by_referee`` is known, and the
+    ``references`` are timed alone, if ``references_alone``. ``controls`` have two groups of
+    instances. At the power limit ``kernels_alone`` are timed alone besides; empty: those that a
+    session finds the fastest. Its turn says which variants, and after these sessions which of them
+    once more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
     study: str
@@ -95,6 +95,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     references: tuple[str, ...]
     references_alone: bool = True
     referee: bool = True
+    by_referee: dict[str, float] = {}
     controls: tuple[str, ...]
     sessions: int
     instances: int

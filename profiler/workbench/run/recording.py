@@ -240,7 +240,7 @@ class Recorder:
                     entry = journal.timing_entry(name, self._on_record, cut_short=True)
                     journal.append(self.folder, entry)
                 self._timing.unlink(missing_ok=True)
-        self._sessions, self._nodes, self._ways, self._witnesses = [], {}, {}, []
+        self._sessions, self._nodes, self._ways = [], {}, {}
         self._timing = self._on_record = None
 
     def session(self, event: TimedSession, planned: int) -> Timing:
@@ -275,6 +275,15 @@ class Recorder:
     def witness(self, witness: Witness) -> None:
         """Note a witness of the sessions that follow."""
         self._witnesses.append(witness)
+
+    @property
+    def by_referee(self) -> dict[str, float]:
+        """Microseconds of a call of each variant that has a witness."""
+        times: dict[str, float] = {}
+        for seen in self._witnesses:
+            if seen.microseconds and seen.anchor_microseconds:
+                times |= {seen.anchor: seen.anchor_microseconds, seen.variant: seen.microseconds}
+        return times
 
     def new_timing(self, timing: Timing) -> Path:
         """Write it where no timing of another command, or of before the clock was set back, is."""

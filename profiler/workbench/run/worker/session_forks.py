@@ -51,13 +51,18 @@ from workbench.words import Phase, Regime
 
 @dataclass(frozen=True)
 class Answer:
-    """A session answers which variants failed, which are not as they are in processes of their own
-    (``suspects``), and what was timed, if anything was.
+    """A session answers what was timed, if anything was, and which variants failed in it or are not
+    as they are in processes of their own (``suspects``): another one may have caused it.
+    ``ended``: by an error that nobody is named for.
     """
 
-    out: set[str]
     suspects: dict[str, WorkbenchError] = field(default_factory=dict)
     timed: TimedSession | None = None
+    ended: bool = False
+
+    def failed(self, name: str) -> bool:
+        series = self.timed.session.series if self.timed else ()
+        return name in self.suspects and name not in {each.variant for each in series}
 
 
 DISTURBED = 0.06  # of a reference's time: twice what the gate of interference allows
@@ -86,7 +91,7 @@ class Server:
         self.reported = False
         self.cool = False  # the last session never ran into the power limit
         self.failed: set[str] = set()
-        self.by_referee: dict[str, float] = {}  # microseconds
+        self.by_referee = {**job.by_referee}  # microseconds
         self.alone: dict[str, tuple[float, float]] = {}  # of references: see measured_in
         self.disturbed: set[str] = set()  # beside others, by nobody who does so alone
 
@@ -109,8 +114,9 @@ class Server:
         from workbench.run.worker.referee import Referee
 
         anchor = next((name for name in self.job.controls[::-1] if name in variants), "")
-        others = [n for n in variants if n != anchor and n not in self.job.references]
-        if not anchor:
+        out = {anchor, *self.job.references, *self.by_referee}
+        others = [name for name in variants if name not in out]
+        if not anchor or not others:
             return
         try:
             for witness in Referee(self.job, anchor).witnesses(others, self.current):
@@ -134,22 +140,24 @@ class Server:
     def session(self, variants: Sequence[str], alone: bool) -> set[str]:
         """Run a session in a child, and return the variants that failed in it.
 
-        Where a time is not the referee's, or an error ended it that nobody is named for, somebody
-        has changed what is not its own: it runs again without who does so beside the controls.
+        A failure beside others, a time that is not the referee's, or an error that nobody is named
+        for may be another variant's doing: it runs again without who causes it beside the controls.
         """
         answer = self.forked(variants, alone)
         suspects = answer.suspects.keys() - self.disturbed
         if suspects and len(variants) > 1:
-            out = self.guilty(suspects, variants) or self.guilty({*variants} - suspects, variants)
-            if out:
-                out |= answer.out
+            others = {*variants} - suspects - {*self.job.references}
+            if out := self.guilty(suspects, variants) or self.guilty(others, variants):
                 left = [name for name in variants if name not in out]
                 return out | (self.session(left, alone) if left else set())
-        if answer.timed is None and answer.suspects:
+        if answer.ended:
             first = next(iter(answer.suspects.values()))
             raise ToolFailed(
                 f"{first.message}, but with no variant that is timed alone", hint=first.hint
             )
+        if len(variants) == 1 and answer.failed(variants[0]):
+            self.fail(variants[0], answer.suspects[variants[0]])
+            return {*variants}
         self.disturbed |= suspects
         if answer.timed is not None:
             self.cool = not alone and answer.timed.session.throttled == 0.0
@@ -158,29 +166,23 @@ class Server:
                 series = answer.timed.session.series
                 names = tuple(one.variant for one in series if one.regime == Regime.ALONE)
                 self.job = structs.replace(self.job, kernels_alone=names)
-        return answer.out
+        return set()
 
     def guilty(self, names: Iterable[str], timed: Sequence[str]) -> set[str]:
-        """Fail the variants beside which the controls, or they themselves, are not as they are in
-        processes of their own; return them. These sessions are not recorded.
+        """Fail the variants that fail beside the controls, or beside which these are not as they
+        are in processes of their own; return them. These sessions are not recorded.
         """
         controls: list[str] = []
         guilty: set[str] = set()
-
-        def try_beside(name: str) -> bool:
+        first = [name for name in self.job.controls if name in timed and name not in self.failed]
+        for name in (*first, *sorted({*names} - self.failed - {*first})):
             answer = self.forked([*controls, name], alone=False)
-            if answer.suspects and name not in answer.out:
-                error = answer.suspects.get(name) or next(iter(answer.suspects.values()))
-                self.fail(name, error)
-            if answer.suspects or name in answer.out:
+            causes = [n for n in answer.suspects if n != name or answer.failed(name)]
+            if causes:
+                self.fail(name, answer.suspects[name if name in causes else causes[0]])
                 guilty.add(name)
-            return name not in guilty
-
-        for name in [n for n in self.job.controls if n in timed and n not in self.failed]:
-            if try_beside(name):
+            elif name in first:
                 controls.append(name)
-        for name in sorted({*names} - self.failed - {*controls, *self.job.references}):
-            try_beside(name)
         return guilty
 
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:
@@ -205,7 +207,6 @@ class Server:
                 os.kill(os.getpid(), -code)
             os._exit(code if code > 0 else 1)
         self.reported = True
-        self.failed |= answer.out
         if answer.timed is not None:
             session = answer.timed.session
             answer.suspects.update(self.disturbed_in(session))
@@ -241,7 +242,7 @@ class Server:
             except Exception as error:
                 traceback.print_exc()
                 why = describe(error).error()
-                answer = Answer(self.failed & {*variants}, dict.fromkeys(variants, why))
+                answer = Answer(dict.fromkeys(variants, why), ended=True)
             pipe.send(answer)
             code = 0
         except BaseException as error:
@@ -255,7 +256,7 @@ class Server:
     def measured(self, variants: Sequence[str], alone: bool) -> Answer:
         import torch
 
-        from workbench.run.worker.device import environment
+        from workbench.run.worker.device import context_lost, environment
         from workbench.run.worker.process_settings import load_kept
         from workbench.run.worker.timing.instances import Loader
         from workbench.run.worker.timing.session import Listeners, TimingProcess
@@ -268,7 +269,14 @@ class Server:
         add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, load_kept, self.job.sources)
         self.start(variants[0])
-        listeners = Listeners(self.fail, self.current, self.heard)
+        errors: dict[str, WorkbenchError] = {}
+
+        def fail(name: str, error: BaseException) -> None:
+            errors[name] = describe(error).error()
+            if context_lost():
+                raise errors[name]
+
+        listeners = Listeners(fail, self.current, self.heard)
         timing = TimingProcess(self.job, study, loader, listeners, self.cool)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
@@ -277,7 +285,7 @@ class Server:
             nodes = {name: calls[0] for name, calls in timing.calls.items()}
             ways = {name: other_ways(*calls) for name, calls in timing.calls.items()}
             timed = TimedSession(session=session, nodes=nodes, ways=ways, copies=inputs.copies)
-        return Answer(timing.out, timed=timed)
+        return Answer(errors, timed)
 
     def current(self, name: str) -> None:
         self.journal.current(name)
