@@ -440,7 +440,7 @@ class ShipOptions(OfStudy):
 
 @dataclass(frozen=True)
 class WeighOptions(Printed, Recorded):
-    """Show which operators a model's step consists of, in a trace by torch.profiler.
+    """Show the operators of a step in a model's trace.
 
     With a variant, also the most that it can save of a step.
 
