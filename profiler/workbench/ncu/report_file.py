@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,15 +75,13 @@ def is_report(argument: str) -> bool:
     """Whether an argument of a verb names a report rather than a variant."""
     if argument.endswith(SUFFIXES):
         return True
-    path = Path(argument)
-    return (_is_file(path) or path.is_symlink() or path.is_dir()) and not _VARIANT.fullmatch(
-        argument
-    )
+    stands = _is_file(Path(argument)) or _is_file(Path(argument), Path.is_dir)
+    return stands and not _VARIANT.fullmatch(argument)
 
 
-def _is_file(path: Path) -> bool:
+def _is_file(path: Path, question: Callable[[Path], bool] = Path.is_file) -> bool:
     try:
-        return path.is_file()
+        return question(path)
     except (OSError, ValueError):  # too long for a file, or with a zero byte in it
         return False
 

@@ -107,7 +107,7 @@ def indices(launches: Sequence[Launch]) -> str:
 def program(name: str, groups: Sequence[LaunchGroup], *, is_cut: bool) -> Paragraph:
     """One line: how many kernels a program launched, and their time together."""
     times = [time for group in groups if (time := group.microseconds) is not None]
-    count = sum(len(group.launches) for group in groups)
+    count = len([launch for group in groups for launch in group.launches])
     kernels = len({group.typical.signature for group in groups})
     return paragraph(
         f"{name}: {kernels} kernel{'s' * (kernels != 1)}, {count:,} launch{'es' * (count != 1)}, "
