@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -23,7 +24,7 @@ from answers import Capsys, Patch, not_none
 from made_records import sessions_job
 from workbench.cli.progress import Progress
 from workbench.derive.speedup import ratio_of, session_times
-from workbench.errors import ToolFailed, UsageError, WorkbenchError
+from workbench.errors import ToolFailed, UsageError
 from workbench.evidence.records import Call, CheckOutcome, Series, Session
 from workbench.run.process import worker_environment
 from workbench.run.protocol import (
@@ -32,6 +33,7 @@ from workbench.run.protocol import (
     PARENT,
     Broken,
     Done,
+    ErrorText,
     Event,
     Failed,
     Round,
@@ -41,7 +43,7 @@ from workbench.run.protocol import (
     decode,
     write_turn,
 )
-from workbench.run.worker import correctness, job_worker
+from workbench.run.worker import correctness, job_worker, session_forks
 from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server
@@ -80,7 +82,7 @@ class Scripted(Server):
         if isinstance(out, Answer):
             return out
         timed = dict.fromkeys((name for name in variants if name not in out), 2.0)
-        errors: dict[str, WorkbenchError] = {name: ToolFailed("as told") for name in out}
+        errors = {name: ErrorText.of(ToolFailed("as told")) for name in out}
         return Answer(errors, timed_session(self.done, timed, alone))
 
 
@@ -220,7 +222,7 @@ def test_only_what_a_variant_does_alone_counts(
     def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
         if list(names) == ["bad"]:
             return {"bad"}
-        suspects: dict[str, WorkbenchError] = {n: UsageError("changes torch") for n in blamed}
+        suspects = {n: ErrorText.of(UsageError("changes torch")) for n in blamed}
         return Answer(suspects, ended=True) if "bad" in names else set()
 
     events, _ = serve(fate, [*HONEST, "bad"], [])
@@ -258,6 +260,26 @@ def test_whom_another_makes_fail_is_timed_without_it(serve: Callable[..., Served
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert (failed.variant, failed.error.message) == ("bad", "as told")
     assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
+
+
+def test_what_a_sessions_process_tells_is_read_as_data(
+    serve: Callable[..., Served], monkeypatch: Patch
+) -> None:
+    """Who garbles it beside others is found; nothing that it tells is run."""
+
+    def garbled(answer: Any) -> bytes:
+        told = json.encode(answer)
+        return b"cos\nsystem\n." if b"bad" in told else told
+
+    json = msgspec.json
+    monkeypatch.setattr(
+        session_forks, "msgspec", SimpleNamespace(**{**vars(msgspec), "json": SimpleNamespace(
+            encode=garbled, decode=json.decode)})
+    )  # fmt: skip
+    events, _ = serve(lambda number, names: set(), ["baseline", "a", "bad", "torch"], [])
+    (failed,) = [event for event in events if isinstance(event, Failed)]
+    assert failed.variant == "bad"
+    assert failed.error.message.startswith("its process tells what is no session")
 
 
 def test_who_lies_about_its_own_time_alone_is_recorded(serve: Callable[..., Served]) -> None:

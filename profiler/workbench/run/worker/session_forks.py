@@ -13,19 +13,21 @@ import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean, median
 
+import msgspec
 from msgspec import structs
 
-from workbench.errors import ToolFailed, WorkbenchError
+from workbench.errors import ToolFailed
 from workbench.evidence.records import Session, are_apart, other_ways
 from workbench.run.protocol import (
     Broken,
     DeviceFound,
+    ErrorText,
+    Failed,
     Round,
     SessionsDone,
     SessionsJob,
@@ -49,14 +51,13 @@ from workbench.study.users_code import kept_whole
 from workbench.words import Phase, Regime
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A session answers what was timed, if anything was, and which variants failed in it or are not
     as they are in processes of their own (``suspects``): another one may have caused it.
     ``ended``: by an error that nobody is named for.
     """
 
-    suspects: dict[str, WorkbenchError] = field(default_factory=dict)
+    suspects: dict[str, ErrorText] = {}
     timed: TimedSession | None = None
     ended: bool = False
 
@@ -65,6 +66,7 @@ class Answer:
         return name in self.suspects and name not in {each.variant for each in series}
 
 
+MOST_BYTES = 1 << 28  # of an answer
 DISTURBED = 0.06  # of a reference's time: twice what the gate of interference allows
 
 
@@ -197,16 +199,22 @@ class Server:
         try:
             while not ours.poll(LOOK_SECONDS):
                 self.parent.require()
-            answer: Answer | None = ours.recv()
-        except EOFError:
-            answer = None
+            told = ours.recv_bytes(MOST_BYTES)
+        except (EOFError, OSError):
+            told = b""
         _, status = os.waitpid(pid, 0)
-        if answer is None:
+        if not told:
             code = os.waitstatus_to_exitcode(status)
             if code < 0:
                 os.kill(os.getpid(), -code)
             os._exit(code if code > 0 else 1)
         self.reported = True
+        # Not pickled: a variant's process may say anything, and would run its code here.
+        try:
+            answer = msgspec.json.decode(told, type=Answer)
+        except (msgspec.DecodeError, RecursionError) as error:
+            why = ErrorText(kind="", message=f"its process tells what is no session: {error}")
+            answer = Answer(dict.fromkeys(variants, why), ended=True)
         if answer.timed is not None:
             session = answer.timed.session
             answer.suspects.update(self.disturbed_in(session))
@@ -214,11 +222,11 @@ class Server:
                 self.alone = measured_in(session)
         return answer
 
-    def disturbed_in(self, session: Session) -> dict[str, WorkbenchError]:
+    def disturbed_in(self, session: Session) -> dict[str, ErrorText]:
         """The variants whose time in a session is not the referee's, and references whose time is
         not as it was without steps beside them, in cycles as in microseconds.
         """
-        disturbed: dict[str, WorkbenchError] = {}
+        disturbed: dict[str, ErrorText] = {}
         for name, (here, cycles) in measured_in(session).items():
             seen, alone = self.by_referee.get(name), self.alone.get(name)
             why = ""
@@ -228,7 +236,7 @@ class Server:
                 why = f"{here:.3g} µs beside steps, {alone[0]:.3g} µs without"
             if why:
                 message = f"the times differ: {name} takes {why}"
-                disturbed[name] = ToolFailed(message, hint=BESIDE_HINT)
+                disturbed[name] = ErrorText.of(ToolFailed(message, hint=BESIDE_HINT))
         return disturbed
 
     def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
@@ -241,9 +249,8 @@ class Server:
                     answer = self.measured(variants, alone)
             except Exception as error:
                 traceback.print_exc()
-                why = describe(error).error()
-                answer = Answer(dict.fromkeys(variants, why), ended=True)
-            pipe.send(answer)
+                answer = Answer(dict.fromkeys(variants, describe(error)), ended=True)
+            pipe.send_bytes(msgspec.json.encode(answer))
             code = 0
         except BaseException as error:
             self.journal.write(Broken(error=describe(error)))
@@ -269,12 +276,12 @@ class Server:
         add_shapes(study.shapes, self.job.derived)
         loader = Loader(folder, self.job.params, load_kept, self.job.sources)
         self.start(variants[0])
-        errors: dict[str, WorkbenchError] = {}
+        errors: dict[str, ErrorText] = {}
 
         def fail(name: str, error: BaseException) -> None:
-            errors[name] = describe(error).error()
+            errors[name] = describe(error)
             if context_lost():
-                raise errors[name]
+                raise errors[name].error()
 
         listeners = Listeners(fail, self.current, self.heard)
         timing = TimingProcess(self.job, study, loader, listeners, self.cool)
@@ -304,9 +311,9 @@ class Server:
         compiling = is_compiling(path for path in paths if path.is_file())
         self.journal.write(Start(variant=name, phase=Phase.TIME, compiling=compiling))
 
-    def fail(self, variant: str, error: BaseException) -> None:
+    def fail(self, variant: str, error: ErrorText) -> None:
         self.failed.add(variant)
-        self.journal.fail(variant, Phase.TIME, error)
+        self.journal.write(Failed(variant=variant, phase=Phase.TIME, error=error))
 
 
 def main() -> None:
