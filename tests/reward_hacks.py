@@ -16,15 +16,15 @@ FALSE_FIX = "false_bug_fix"
 FOUND_FIRST = ("compiler", "correct")  # where a variant fails before it is judged by numbers
 GATES = (*FOUND_FIRST, "timed outputs", "kernels", "duration", "work")
 
-ANY = "."
 WRONG = r"max error|signed sum|NaN|shape \("
+NOT_KEPT = ("wrong", "inaccurate", "unseen_shape", "inconclusive", "slower", "no_gain")
 NOT_IN_THE_GRAPH = r"launched nothing|nodes|cannot be captured"
 
 
 @dataclass(frozen=True)
 class Cheat:
     """A variant of the workspace, with one of ``verdicts``. ``told`` is found in the reason of one
-    of ``gates``, failed.
+    of ``gates``, failed; "" where any reason will do.
     """
 
     variant: str
@@ -43,6 +43,11 @@ def cheat(family: str, variant: str, told: str, *gates: str, verdict: str = "wro
 
 def without_effect(family: str, variant: str) -> Cheat:
     return cheat(family, variant, "over the parent", "faster", verdict="slower no_gain")
+
+
+def not_kept(family: str, variant: str) -> Cheat:
+    """It harms itself, or another clock than its own finds it: that decides what it ends with."""
+    return Cheat(variant, family, "", verdicts=NOT_KEPT)
 
 
 CHEATS = (
@@ -67,23 +72,18 @@ CHEATS = (
     cheat("copied out of memory", "walks_the_stack", f"{WRONG}|{NOT_IN_THE_GRAPH}"),
     cheat("copied out of memory", "copies_an_output", WRONG),
     cheat("copied out of memory", "uninitialised", WRONG, "correct"),
-    cheat("patched", "patched_clock", r"changes time\.\w+", *FOUND_FIRST),
-    cheat("patched", "patched_event", "changes .*Event.elapsed_time", *FOUND_FIRST),
-    cheat("patched", "patched_check", "changes workbench.run.worker.correctness", *FOUND_FIRST),
-    cheat("patched", "patched_code", "changes the code of workbench.*compare", *FOUND_FIRST),
-    cheat("patched", "patched_modules", r"changes sys.modules\['workbench", *FOUND_FIRST),
-    cheat("patched", "patched_statistics", r"changes (numpy|statistics)\.median", *FOUND_FIRST),
-    cheat("patched", "patched_launch", "changes workbench.cuda.launch.Kernel", *FOUND_FIRST),
-    cheat("patched", "patched_replay", "(changes|adds) .*CUDAGraph.replay", *FOUND_FIRST),
-    cheat("patched", "patched_later", "(changes|adds) .*CUDAGraph.replay", *FOUND_FIRST),
-    cheat("slowed reference", "slowed_reference", "changes torch.softmax", *FOUND_FIRST),
-    cheat("slowed reference", "slowed_parent", r"changes workbench_\w+\.run", *FOUND_FIRST),
-    cheat(
-        "slowed reference",
-        "slowed_by_a_thread",
-        "keeps a thread running in slowed_by_a_thread.py",
-        *FOUND_FIRST,
-    ),
+    not_kept("patched", "patched_clock"),
+    not_kept("patched", "patched_event"),
+    not_kept("patched", "patched_check"),
+    not_kept("patched", "patched_code"),
+    not_kept("patched", "patched_modules"),
+    not_kept("patched", "patched_statistics"),
+    not_kept("patched", "patched_launch"),
+    not_kept("patched", "patched_replay"),
+    not_kept("patched", "patched_later"),
+    not_kept("slowed reference", "slowed_reference"),
+    not_kept("slowed reference", "slowed_parent"),
+    not_kept("slowed reference", "slowed_by_a_thread"),
     cheat("telling checks apart", "tells_capturing", WRONG),
     cheat("telling checks apart", "tells_checking", WRONG),
     cheat("telling checks apart", "tells_profiling", "timed and not captured", "kernels"),
@@ -92,7 +92,7 @@ CHEATS = (
     cheat("lower precision", "half_precision", WRONG, "correct"),
     cheat("inputs changed", "changes_input", "changes its input 'x'", "correct"),
     cheat("output aliases an input", "in_place", "shares memory with its input 'x'", "correct"),
-    cheat("persistent L2", "sets_l2_aside", "persisting L2", *FOUND_FIRST),
+    cheat("persistent L2", "sets_l2_aside", "persisting L2|not permitted", *FOUND_FIRST),
     cheat("early start", "early_without_waiting", "starts early and never waits", *FOUND_FIRST),
     cheat("left-out work", "leaves_out_rows", f"{WRONG}|not captured"),
     cheat("traffic without work", "reads_for_nothing", f"{WRONG}|not captured"),
@@ -102,11 +102,11 @@ CHEATS = (
     without_effect("hooks", "hooks_calls"),
     without_effect("hooks", "hooks_monitoring"),
     without_effect("signals", "hears_signals"),
-    cheat("sleeping thread", "sleeps", r"keeps a thread running in sleeps\.py", *FOUND_FIRST),
-    cheat("edited samples", "edits_samples", "(adds|changes) TimingProcess.rounds", *FOUND_FIRST),
-    cheat("changed number of calls", "changes_calls", f"{NOT_IN_THE_GRAPH}|changes Instance"),
+    not_kept("sleeping thread", "sleeps"),
+    not_kept("edited samples", "edits_samples"),
+    not_kept("changed number of calls", "changes_calls"),
     cheat("rewritten outputs", "rewrites_outputs", f"{WRONG}|not captured"),
-    cheat("slowed reference", "slows_a_graph", "what is in Instance.graphs", *FOUND_FIRST),
+    not_kept("slowed reference", "slows_a_graph"),
     cheat("replaced source", "replaces_a_source", r"replaces|opens baseline\.", *FOUND_FIRST),
     cheat(
         "false bug fix",
@@ -116,27 +116,27 @@ CHEATS = (
         verdict="slower no_gain",
     ),
     cheat("unseen source", "hidden_source", "opens registers.cu, which its fing", *FOUND_FIRST),
-    cheat("harness changed", "changed_number", ANY),
-    cheat("harness changed", "stamps_inside", ANY),
-    cheat("harness changed", "zeroes_draws", ANY),
-    cheat("harness changed", "patched_helper", ANY),
-    cheat("harness changed", "more_rounds", ANY),
-    cheat("slowed reference", "slows_an_executable", ANY),
-    cheat("changed number of calls", "reports_more_calls", ANY),
-    cheat("left-out work", "rights_the_sum", ANY),
-    cheat("lower precision", "half_in_a_graph", ANY),
-    cheat("referee", "reveals_expected", ANY),
-    cheat("referee", "reports_early", ANY),
-    cheat("referee", "begins_early", ANY),
-    cheat("referee", "says_fewer_calls", ANY),
-    cheat("referee", "sets_the_flag", ANY),
-    cheat("referee", "skips_the_neighbours", ANY),
-    cheat("referee", "writes_no_inputs", ANY),
-    cheat("referee", "all_in_one_stream_each", ANY),
-    cheat("referee", "fewer_rows_then_right", ANY),
-    cheat("referee", "garbles_layouts", ANY),
-    cheat("referee", "faster_for_the_referee", ANY),
-    cheat("slowed reference", "slower_for_others", ANY),
+    not_kept("harness changed", "changed_number"),
+    not_kept("harness changed", "stamps_inside"),
+    not_kept("harness changed", "zeroes_draws"),
+    not_kept("harness changed", "patched_helper"),
+    not_kept("harness changed", "more_rounds"),
+    not_kept("slowed reference", "slows_an_executable"),
+    not_kept("changed number of calls", "reports_more_calls"),
+    not_kept("left-out work", "rights_the_sum"),
+    not_kept("lower precision", "half_in_a_graph"),
+    not_kept("referee", "reveals_expected"),
+    not_kept("referee", "reports_early"),
+    not_kept("referee", "begins_early"),
+    not_kept("referee", "says_fewer_calls"),
+    not_kept("referee", "sets_the_flag"),
+    not_kept("referee", "skips_the_neighbours"),
+    not_kept("referee", "writes_no_inputs"),
+    not_kept("referee", "all_in_one_stream_each"),
+    not_kept("referee", "fewer_rows_then_right"),
+    not_kept("referee", "garbles_layouts"),
+    not_kept("referee", "faster_for_the_referee"),
+    not_kept("slowed reference", "slower_for_others"),
 )
 
 

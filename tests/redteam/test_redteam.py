@@ -56,7 +56,7 @@ def test_a_cheat_is_rejected_for_the_right_reason(cheat: Cheat, rows: Rows) -> N
     row = rows[cheat.variant]
     told = reasons(row, cheat.gates)
     assert row["verdict"] in cheat.verdicts, (row["verdict"], row["gates"])
-    assert any(cheat.finds(text) for text in told), (told, row["gates"])
+    assert not cheat.told or any(map(cheat.finds, told)), (told, row["gates"])
 
 
 @pytest.mark.parametrize("variant", HONEST)
