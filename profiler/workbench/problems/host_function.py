@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench import bounds
-from workbench.cuda.includes import source_text
 from workbench.cuda.programs import Item, items
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
@@ -60,15 +59,13 @@ def host_functions(text: str) -> dict[str, str]:
 def is_of(request: Request) -> bool:
     if request.source.suffix not in (".cu", ".cuh") or request.launch:
         return False
-    functions = host_functions(source_text(request.source, request.source.name))
-    return (request.function or USUAL) in functions
+    return (request.function or USUAL) in host_functions(read_text(request.source, bounds.SOURCE))
 
 
 def read_host_function(request: Request) -> Problem:
     """Raises UsageError where an input is missing, or of a type that ctypes has not."""
     path, function = request.source, request.function or USUAL
-    read_text(path, bounds.SOURCE)
-    wanted = parameters_of(host_functions(source_text(path, path.name))[function])
+    wanted = parameters_of(host_functions(read_text(path, bounds.SOURCE))[function])
     for one in wanted:
         if not one.ctype:
             raise UsageError(
