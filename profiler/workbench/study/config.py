@@ -44,7 +44,7 @@ class TimingSettings(TomlTable, frozen=True):
     seconds: Time limit per shape in seconds. An open verdict then stays inconclusive.
     graph_microseconds: Approximate length of a CUDA graph of repeated calls, in microseconds.
     references_alone: Time the references alone first, for the interference check.
-    referee: Time each step once more from a process in which no variant runs.
+    referee: Time each step from a process in which no variant runs; without, none is kept.
     """
 
     sessions: Sessions = 5
