@@ -20,11 +20,7 @@ from tools.pages import DOCS, ROOT, table, timings, with_part, write
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.speedup import (
-    AGREE,
-    AGREE_US,
-    SCATTER,
     over_sessions,
-    two_clocks,
     variance_of,
 )
 from workbench.evidence import store
@@ -193,19 +189,6 @@ def kept_below_the_gate(of: Chance) -> float:
         interval = over_sessions([draw.gauss(middle, spread) for _ in range(sessions)])
         came += (interval.low or 0.0) >= gate
     return came / TRIALS
-
-
-def room_for_a_lie() -> float:
-    """The share of a time that the two clocks of a short call may differ by: the median."""
-    every = [
-        clocks
-        for one in timings(ROOT / "ablations")
-        for clocks in two_clocks(one.timing.sessions).values()
-        if clocks.stamps < SHORT_US
-    ]
-    return median(
-        (max(AGREE * one.stamps, AGREE_US) + SCATTER * one.scatter) / one.stamps for one in every
-    )
 
 
 def errors_in_bf16() -> float:

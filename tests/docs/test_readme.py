@@ -100,8 +100,6 @@ def test_it_says_what_selection_and_bf16_add() -> None:
     assert f"The best of {chance.steps} equal steps gains {by_chance} by [chance]" in text
     assert f"[up to {by_chance}](trust.md#error-rates)" in (ROOT / "docs/sizes.md").read_text()
     assert f"In bf16 `fix30`'s error is {claims.errors_in_bf16():.2f}x." in text
-    room = f"That is {100 * claims.room_for_a_lie():.0f} % of a call under 10 µs, in the median"
-    assert room in (ROOT / "docs/trust.md").read_text()
 
 
 def own_kernel(root: Path) -> Path:

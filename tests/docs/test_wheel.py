@@ -51,7 +51,7 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         "templates/report.html.j2",
         "templates/report.css",
         "templates/report.js",
-        "templates/package/test_package.py.j2",
+        "templates/package/test_op.py",
         "starters/common/kernels/rmsnorm/study.py",
         "starters/cuda/kernels/rmsnorm/baseline.cu",
         "starters/triton/ablations/rmsnorm/ablation.toml",

@@ -280,6 +280,12 @@ def test_every_sentence_with_a_share_is_audited() -> None:
             if "%" not in sentence(one.why):
                 continue
             stated[code] = stated.get(code, 0) + 1
+            if code == "rest_of_bandwidth":  # few launches are streams with narrow loads
+                left = float(sentence(one.why).split(" % of DRAM's bandwidth")[0])
+                levels = launch.kernel.used.values()
+                assert any(abs(left - 100 * (1 - level.share)) < ROUNDING for level in levels)
+                del stated[code]
+                continue
             share = told["share"]
             assert isinstance(share, float)
             if code == "busy":
@@ -293,6 +299,13 @@ def test_every_sentence_with_a_share_is_audited() -> None:
             elif code == "bank_conflicts":
                 passes = MEGA * launch.value("shared_conflicts") / (launch.kernel.sms or 0)
                 assert share == pytest.approx(min(1, passes / launch.value("cycles")))
+            elif code == "spills":
+                local, others = (
+                    launch.value(f"{where}_read") + launch.value(f"{where}_write")
+                    for where in ("local", "global")
+                )
+                assert share == pytest.approx(local / (local + others))
+                del stated[code]  # few launches spill
             elif code == "head_and_tail":  # the factor is in test_agreement.py
                 assert share == pytest.approx(1 - busiest(launch))
             else:
@@ -366,8 +379,10 @@ def test_values_of_bottlenecks_are_those_of_the_figures() -> None:
 
 
 ROUNDING = 0.51  # of whole percent
-PRINTED = re.compile(r"(?:`(\S+:\d+)`, )?([\d.]+) %(?= (\w+(?: \w+)*)| ?[;.,)])")
-STATED = re.compile("of (the (time|cycles|sectors|duration|busiest)|samples|peak)|$")
+PRINTED = re.compile(
+    r"(?:`(\S+:\d+)`(?:, called at `\S+`)?, )?([\d.]+) %(?= (\w+(?: \w+)*)| ?[;.,)])"
+)
+STATED = re.compile("of (the (time|cycles|sectors|duration|busiest|bytes)|samples|peak|DRAM)|$")
 
 
 def test_every_share_that_show_prints_is_audited() -> None:
@@ -401,4 +416,5 @@ def test_every_share_that_show_prints_is_audited() -> None:
                 is_true = stated is not None
             wrong += [] if is_true else [(launch.name, m[0])]
     assert wrong == []
+    del seen["of the bytes"]  # few launches spill
     assert min(seen.values()) > 5, seen

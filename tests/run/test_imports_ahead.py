@@ -45,13 +45,14 @@ SESSION = """
 import json, os, sys
 from pathlib import Path
 from workbench.run.worker import session_forks
-def measured(self, variants, alone, sent):
+def measured(self, variants, alone):
     found = {name: name in sys.modules for name in ("quick", "torch._dynamo")}
     Path("found.json").write_text(json.dumps(found | {"arguments": sys.argv[2:]}))
-    return session_forks.Answer(set(variants))
+    why = session_forks.ErrorText(kind="", message="as far as it goes")
+    return session_forks.Answer(dict.fromkeys(variants, why))
 session_forks.Server.measured = measured
 def again(python, arguments):
-    assert arguments[1:3] == ["-m", session_forks.__name__]
+    assert arguments[1:3] == ["-m", "workbench.run.worker.session_forks"]
     execv(python, [python, __file__, *arguments[3:]])
 execv, os.execv = os.execv, again
 session_forks.main()
@@ -164,7 +165,7 @@ def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bo
     )
     found = json.loads((tmp_path / "found.json").read_text())
     events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
-    assert len(events) == 2 + alone  # a greeting, and the end
+    assert len(events) == 3 + alone  # a greeting, why it failed, and the end
     assert found == {
         "quick": not alone,
         "torch._dynamo": not alone,
