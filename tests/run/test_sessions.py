@@ -293,6 +293,22 @@ def test_who_lies_about_its_own_time_alone_is_recorded(serve: Callable[..., Serv
     assert sessions_of(events)[0][2] == ["baseline", "a"]
 
 
+def test_a_reference_that_steps_slow_down_is_disturbed_in_time_and_in_cycles() -> None:
+    """Another clock changes one of them; what takes no time at all is slowed by anything."""
+    server = object.__new__(Server)
+    server.by_referee, server.alone = {}, {"torch": (2.0, 4000.0), "idle": (0.0, 0.0)}
+
+    def disturbed(name: str, time: float, mhz: float) -> bool:
+        series = Series(variant=name, instance=0, regime=Regime.CHAINED, calls=1,
+                        microseconds=(time,), mhz=(mhz,))  # fmt: skip
+        return name in server.disturbed_in(Session(number=0, instances=1, series=(series,)))
+
+    assert disturbed("torch", 2.2, 2000.0)
+    assert not disturbed("torch", 2.2, 1818.0)
+    assert not disturbed("torch", 2.1, 2000.0)
+    assert not disturbed("idle", 0.0, 2000.0)
+
+
 def test_a_time_that_nobody_alone_disturbs_is_recorded(serve: Callable[..., Served]) -> None:
     """Its gate says that the times differ."""
 

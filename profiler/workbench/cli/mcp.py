@@ -220,7 +220,7 @@ def is_passed(text: str) -> bool:
 
 async def answer(warm: Warm, arguments: Sequence[str], say: Say) -> tuple[Data, int]:
     """What a verb prints, and its exit code; of one that printed nothing the error on its stderr.
-    ``say`` gets each line of stderr as it comes.
+    ``say`` is called with each line of stderr.
     """
     verb = await warm.start(arguments)
     try:

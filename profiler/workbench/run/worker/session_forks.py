@@ -232,7 +232,10 @@ class Server:
             why = ""
             if seen and are_apart(here, seen):
                 why = f"{here:.3g} µs in a session, {seen:.3g} µs by the referee's clock"
-            elif alone and min(abs(here / alone[0] - 1), abs(cycles / alone[1] - 1)) > DISTURBED:
+            elif alone and all(
+                abs(now - before) > DISTURBED * before
+                for now, before in zip((here, cycles), alone, strict=True)
+            ):
                 why = f"{here:.3g} µs beside steps, {alone[0]:.3g} µs without"
             if why:
                 message = f"the times differ: {name} takes {why}"

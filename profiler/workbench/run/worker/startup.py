@@ -152,8 +152,8 @@ def register_ahead() -> None:
 
 
 class Forked:
-    """A fork that does a piece of ``work`` in a CUDA context of its own when it is told to, and is
-    prepared before.
+    """A fork with a CUDA context of its own. It prepares itself at once, and works when its turn
+    comes.
     """
 
     def __init__(
