@@ -79,7 +79,7 @@ from workbench.study.params import add_shapes
 from workbench.words import Regime
 
 INSTANCES = 2  # of a variant, in its executor: a time depends on where buffers lie
-BUILD_SECONDS, ANSWER_SECONDS = 240.0, 10.0
+BUILD_SECONDS, AUDITOR_SECONDS, ANSWER_SECONDS = 240.0, 120.0, 10.0
 LOOK_SECONDS = 1.0
 # Longer than those of sessions: the host's clock tells a replay's time within 1.3 µs (H200).
 GRAPH_MICROSECONDS = 400.0
@@ -147,8 +147,8 @@ class GatedProcess:
         self.until(STATE, READY, BUILD_SECONDS)
 
     def received_object(self) -> Any:
-        """What a trusted process has sent: the auditor."""
-        return ForkingPickler.loads(self.received())
+        """What a trusted process has sent: the auditor, whose references may be slow."""
+        return ForkingPickler.loads(self.received(AUDITOR_SECONDS))
 
     def received(self, seconds: float = ANSWER_SECONDS) -> bytes:
         if not self.pipe.poll(seconds):
