@@ -240,9 +240,8 @@ def build(model: Model) -> Any:
 
 def forward(made: Any, tokens: torch.Tensor, kept: int) -> torch.Tensor:
     """The logits of the last ``kept`` positions, or all if the model has no such option."""
-    options = (
-        {"use_cache": False, "logits_to_keep": kept} if made.config.model_type == "llama" else {}
-    )
+    is_bert = made.config.model_type == "bert"
+    options = {} if is_bert else {"use_cache": False, "logits_to_keep": kept}
     return made(tokens, **options).logits  # type: ignore[no-any-return]
 
 

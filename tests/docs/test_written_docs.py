@@ -9,13 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import agreement, between, claims, controls, models
+from benchmarks import agreement, between, claims, controls, effects, models
+from benchmarks.effects import Effect
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 from tools import lessons, reference, sizes
 from tools.pages import with_part
 
 import workbench as wb
-from answers import Capsys, Patch
+from answers import Capsys, Patch, not_none
 from workbench import library
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
@@ -30,6 +31,7 @@ from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
         pytest.param(claims, marks=pytest.mark.slow),
         pytest.param(controls, marks=pytest.mark.slow),
         pytest.param(models, marks=pytest.mark.slow),
+        effects,
         pytest.param(sizes, marks=pytest.mark.slow),
     ],
     ids=lambda script: script.__name__,
@@ -127,3 +129,27 @@ def test_the_worst_error_is_a_multiple_of_sdpas() -> None:
     assert made.worst_error() == pytest.approx(1.1)
     made.errors["llama"] = {512: {SDPA: 1e-3, OURS: float("nan")}}
     assert made.worst_error() != made.worst_error()
+
+
+def made_up_effect(pairs: list[tuple[float, float]]) -> Effect:
+    return Effect(
+        kernel="chosen", milliseconds=10.0, replaced=2.0, calls=16, extents="", alone=1.25,
+        largest=2.0, at="chunk", error=1e-3, pairs=pairs,
+    )  # fmt: skip
+
+
+def test_a_measured_gain_stands_beside_the_predicted_one() -> None:
+    cells = effects.row("llama-512", made_up_effect([(10.0, 9.5), (10.2, 9.7), (9.9, 9.4)]))
+    assert cells[3:8] == ("10.0", "16, 20.00 %", "10.00 %", "1.25x", "4.00 %")
+    assert re.fullmatch(r"4\.98 % \[4\.\d\d, 5\.\d\d\]", cells[8])
+    assert cells[9] == "+0.98"
+
+
+def test_an_unresolved_gain_names_the_pairs_that_it_needs() -> None:
+    few = [(10.0, 9.8), (10.0, 10.1), (10.0, 9.9), (10.0, 10.0)]
+    pairs = effects.needed(made_up_effect(few).logarithms)
+    assert f"cannot be resolved with fewer than {pairs} pairs" in effects.measured(
+        made_up_effect(few)
+    )
+    assert effects.measured(made_up_effect(few * 12)).count("resolved") == 0
+    assert len(few) < not_none(pairs) <= len(few * 12)
