@@ -1,8 +1,9 @@
 """Whether the advice names a fault that was planted: the tables of docs/advice.md.
 
-The kernels are in benchmarks/planted, a workspace with the evidence of one GPU. Every fault has
-the kinds of change that repair it, written before the first recording, and lines marked
-``// fault: NAME``. Without a marked line the fault is of the launch.
+The kernels are in benchmarks/planted, a workspace with recorded evidence. Every fault has the kinds
+of change that repair it, written before the first recording. Its lines are marked ``// fault:
+NAME``, or listed in faults.toml for a kernel without comments. Without a line the fault is of the
+launch.
 
 python -m benchmarks.diagnosis
 """
@@ -23,9 +24,10 @@ WORKSPACE = Path(__file__).parent / "planted"
 TOP = 3
 DRAWS = 10_000
 FAULTS = tomllib.loads((WORKSPACE / "faults.toml").read_text("utf-8"))
-NVIDIA = FAULTS.pop("ncu")
+NVIDIA, LINES = FAULTS.pop("ncu"), FAULTS.pop("lines")
 REPAIRS = {(study, fault): k for study, faults in FAULTS.items() for fault, k in faults.items()}
-ASIDE = list(REPAIRS)[1::2]  # no rule was changed for these
+UNMARKED = [(study, fault) for study, fault in REPAIRS if study in LINES]  # written after the rules
+ASIDE = [pair for pair in REPAIRS if pair not in UNMARKED][1::2]  # no rule was changed for these
 
 
 class Diagnosis(NamedTuple):
@@ -56,11 +58,13 @@ def kinds_of(title: str) -> frozenset[str]:
 
 
 def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
-    variant = f"kernel[fault={fault}]"
+    unmarked = (study, fault) in UNMARKED
+    variant = fault if unmarked else f"kernel[fault={fault}]"
     found = told("advise", study, variant)
     repairs = frozenset(REPAIRS[study, fault].split())
     advice = found["advice"] or []
     source = (WORKSPACE / "kernels" / study / "kernel.cu").read_text().splitlines()
+    marked = [n for n, line in enumerate(source, 1) if line.endswith(f"// fault: {fault}")]
     rules = [limit for limit in told("show", study, variant)["bottlenecks"] if limit["rule"]]
     rules.sort(key=lambda rule: -(rule["estimated_speedup_pct"] or 0))
     return Diagnosis(
@@ -69,7 +73,7 @@ def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
         tuple(each["change"] for each in advice),
         tuple(kinds_of(rule["title"]) for rule in rules[:TOP]),
         {each["change"]: each["line"] and each["line"]["line"] for each in advice},
-        frozenset(n for n, line in enumerate(source, 1) if line.endswith(f"// fault: {fault}")),
+        frozenset(LINES[study].get(fault, []) if unmarked else marked),
         found["microseconds"] / repaired,
     )
 
@@ -165,12 +169,17 @@ def faults(found: Sequence[Diagnosis]) -> str:
 def main() -> int:
     found: list[Diagnosis] = []
     for study in dict.fromkeys(study for study, _ in REPAIRS):
+        if not (WORKSPACE / "ablations" / study / "evidence").exists():
+            continue
         repaired = told("advise", study, "kernel")["microseconds"]
         found += [diagnose(study, fault, repaired) for s, fault in REPAIRS if s == study]
     for title, some in (
         ("All", found),
         ("No rule was changed for these", [each for each in found if each.fault in ASIDE]),
+        ("Without comments, after the rules", [e for e in found if e.fault in UNMARKED]),
     ):
+        if not some:
+            continue
         print(f"{title}: {len(some)} kernels\n", summary(some), "", sep="\n")
     print(faults(found))
     lined = [each for each in found if each.marked and each.at]
