@@ -102,14 +102,14 @@ def faked(module: Mapping[str, str]) -> Edit:
     return edit
 
 
-# What an agent writes, whether a first verdict will do, and the verdict that it must get.
+# What an agent writes, whether a first verdict will do, and the verdicts that it may get.
 PLANTED: Mapping[str, tuple[Edit, bool, str]] = {
     "vector loads": (vectors, False, "kept"),
     "an output that is kept": (faked(KEEPS), False, "wrong"),
     "no eps": (edited(NO_EPS), False, "wrong"),
     "spilled registers": (edited(SPILLS), False, "slower"),
     "right at the shapes of study.py": (faked(SHOWN), False, "unseen_shape"),
-    "__ldg": (edited(LDG), True, "no_gain"),
+    "__ldg": (edited(LDG), True, "no_gain or slower"),  # the time is about the same
 }
 MOST_CALLS, MOST_BYTES = 30, 25_000
 
@@ -147,12 +147,14 @@ class Agent:
         """Begin, then each planted step on the baseline; show and compare the one that is kept."""
         assert (await self.told("doctor"))["works"]["measure"]
         verdicts = {"baseline": (await self.step("baseline", quick=True))["verdict"]}
-        for number, (what, (edit, quick, _)) in enumerate(PLANTED.items(), start=2):
+        for number, (what, (edit, quick, allowed)) in enumerate(PLANTED.items(), start=2):
             name = f"fix{number}"
             await self.told("new", name=name, parent="baseline", change=what)
             edit(self.folder / "kernels" / "rmsnorm", name)
             told = await self.step(name, quick=quick or (self.hurries and edit is vectors))
             verdicts[what] = told["verdict"]
+            if told["verdict"] not in allowed.split(" or "):
+                self.say(json.dumps([told, await self.told("show", name=name)]))
             if told["verdict"] == "kept" and not told.get("provisional"):
                 assert told["speedup_over_parent"][1] > 1.03
                 assert told["speedup_over_fastest"]["of"] == "builtin"
@@ -213,8 +215,9 @@ def test_a_scripted_agent_gets_every_verdict_as_planted(
     agent = kind(tmp_path, say)
     verdicts = asyncio.run(agent.run())
     say(f"{agent.calls} calls, {agent.bytes} bytes, {verdicts}")
-    planted = {what: verdict for what, (_, _, verdict) in PLANTED.items()}
-    assert verdicts == {"baseline": "baseline", **planted}
+    planted = {what: allowed.split(" or ") for what, (_, _, allowed) in PLANTED.items()}
+    assert verdicts.pop("baseline") == "baseline"
+    assert not {what: found for what, found in verdicts.items() if found not in planted[what]}
     assert agent.calls <= MOST_CALLS
     assert agent.bytes <= MOST_BYTES
 
