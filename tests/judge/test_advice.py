@@ -24,6 +24,7 @@ from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import Figure, stall_shares
 from workbench.evidence import store
 from workbench.judge.advice_rules import (
+    LEAST,
     Advice,
     AdviceRecord,
     AdvisedKernel,
@@ -245,12 +246,17 @@ def test_warps_that_compute_and_fetch_are_specialised(study: str, variant: str) 
     done = dataclasses.replace(known, specialised=True)
     assert Change.SPECIALISE not in [one.change for one in not_none(advise(done))]
     assert Change.BULK_COPY not in [one.change for one in not_none(advise(known))]
+    without = dataclasses.replace(known, paths={})
+    assert Change.SPECIALISE not in [one.change for one in not_none(advise(without))]
 
 
 def test_what_only_the_caller_can_do_is_last_and_no_next_command() -> None:
     stream = Work(1e6, 0.98 * 4e8, "float16")
     (fuse,) = not_none(advise(subject(capture(Kernel(GLOBAL, dram=0.98)), work=stream)))
     assert fuse.is_callers
+    other = dataclasses.replace(fuse, sure=0.5, saved=LEAST, change=Change.NARROW)
+    kept = AdviceRecord(kinds={Change.FUSE: KindRecord(9, 9), Change.NARROW: KindRecord(9, 0)})
+    assert to_try((fuse, other), kept) == (other, fuse)
     ladder = recorded_ladder()
     told = brief.step(ladder, dataclasses.replace(ladder.rows[0], advice=(fuse,)))
     assert told["stop"] is True

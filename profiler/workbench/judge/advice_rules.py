@@ -151,6 +151,11 @@ class AdvisedKernel:
         return (self.value("bulk_read") or 0.0) > (self.value("global_read") or 0.0)
 
     @property
+    def could_specialise(self) -> bool:
+        """Whether products keep warps busy that others could fetch for."""
+        return bool(self.path) and not self.specialised
+
+    @property
     def path(self) -> str:
         """The instruction that did most of the tensor work; "" where there was none."""
         return max(self.paths, key=lambda name: self.paths[name], default="")
@@ -689,7 +694,7 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
         return
     if subject.is_bulk_fed:
         sure = ONE_WAY / 2 if subject.specialised else ONE_WAY
-        if not subject.specialised:
+        if subject.could_specialise:
             by_tensor = NAMED if subject.path == WGMMA else ONE_WAY
             yield Candidate(limit, Change.SPECIALISE, saved, by_tensor, why)
         yield Candidate(limit, Change.OVERLAP, saved, sure, why)
@@ -733,7 +738,7 @@ def _barriers(subject: AdvisedKernel) -> Iterator[Candidate]:
     # A block that computes and fills a ring of bulk copies meets at a barrier for each tile.
     by_all = subject.is_bulk_fed and not subject.specialised
     yield Candidate(limit, Change.BARRIERS, limit.share, ONE_WAY if by_all else NAMED, why)
-    if subject.has_shared and not subject.specialised:
+    if subject.has_shared and subject.could_specialise:
         yield Candidate(limit, Change.SPECIALISE, limit.share, NAMED if by_all else ONE_WAY, why)
 
 
@@ -756,7 +761,7 @@ def _others(subject: AdvisedKernel) -> Iterator[Candidate]:
         if reasons == ("wait",) and limit.share < MUCH_OF_WAIT:
             continue
         for change, sure in changes:
-            if change != Change.SPECIALISE or not subject.specialised:
+            if change != Change.SPECIALISE or subject.could_specialise:
                 yield Candidate(limit, change, limit.share, sure, _waits(limit))
 
 
@@ -940,14 +945,17 @@ def trust(record: KindRecord) -> float:
 def to_try(
     advice: Sequence[Advice] | None, record: AdviceRecord | None = None
 ) -> tuple[Advice, ...] | None:
-    """The first few, those rejected on this variant last; None stays None: not collected."""
+    """The first few, what only the caller can do and what was rejected on this variant last; None
+    stays None: not collected.
+    """
     if advice is None:
         return None
     kinds = record or NO_RECORD
-    ranked = sorted(
-        advice, key=lambda one: (_failed(one), -one.expected * trust(kinds.of(one.change)), one.id)
-    )
-    return tuple(ranked[:TOP])
+
+    def place(one: Advice) -> tuple[bool, bool, float, str]:
+        return _failed(one), one.is_callers, -one.expected * trust(kinds.of(one.change)), one.id
+
+    return tuple(sorted(advice, key=place)[:TOP])
 
 
 def _failed(advice: Advice) -> bool:
