@@ -52,11 +52,11 @@ def work(job: Job, journal: EventLog) -> None:
     if isinstance(job, VariantsJob) and not job.on_cpu:
         return JobWorker(job, journal).run()
     from workbench.run.worker.device import on_cpu
-    from workbench.run.worker.shipping import Shipping
+    from workbench.run.worker.shipping import packed
     from workbench.run.worker.trial_call import TrialRun
 
     if isinstance(job, ShipJob):
-        return journal.write(Shipping(job).run())
+        return journal.write(packed(job))
     with on_cpu():
         if isinstance(job, VariantsJob):
             return JobWorker(job, journal).run()

@@ -7,7 +7,7 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -42,37 +42,37 @@ def handmade(
     calls: Sequence[dict[str, Any]],
     study: str = "",
     outputs: int = 1,
-    in_place: tuple[str, ...] = (),
     keeps: tuple[str, ...] = (),
     on_gpu: bool = True,
+    files: Mapping[str, str] | None = None,
 ) -> Any:
     """The module ``op`` of a package whose variant and reference are these modules.
 
-    ``calls`` are the inputs that it was checked with. ``on_gpu`` takes the CPU for one.
+    ``calls`` are the inputs that it was checked with. ``on_gpu`` takes the CPU for one. ``files``
+    are beside them.
     """
     name = f"handmade_{next(_numbers)}"
     top = root / name
     (top / "sources").mkdir(parents=True)
-    for file in ("op.py", "cuda.py", "runtime.py"):
+    for file in ("op.py", "cuda.py", "given.py"):
         shutil.copy(CONTENT / file, top)
     (top / "_ops.py").write_text((CONTENT / "ops.py").read_text().replace("IDENTITY", name))
-    texts = {"__init__": "", "fast": run, "plain": reference, "study": study}
-    for file, text in texts.items():
-        (top / "sources" / f"{file}.py").write_text(text)
+    texts = {"__init__.py": "", "fast.py": run, "plain.py": reference, "study.py": study}
+    for file, text in {**texts, **(files or {})}.items():
+        (top / "sources" / file).write_text(text)
     tensors = [n for n, value in calls[0].items() if isinstance(value, torch.Tensor)]
     kinds = [(n, "Tensor" if n in tensors else type(v).__name__) for n, v in calls[0].items()]
     facts = {
         "package": name,
         "function": "thing",
-        "schema": schema(kinds, outputs, in_place),
+        "schema": schema(kinds, outputs),
         "variant": "fast",
         "module": "fast",
         "params": {},
         "arguments": kinds,
-        "outputs": [""] * outputs,
-        "in_place": in_place,
         "reference": "plain" if reference else "",
         "reference_params": {},
+        "has_backward": "def backward" in study,
         "keeps": keeps,
         "capabilities": [],
         "domain": to_builtins(domain_of(tensors, calls)),

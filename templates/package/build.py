@@ -2,8 +2,6 @@
 lays it out: ``python build.py``. It needs nvcc and g++.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -18,75 +16,40 @@ import torch
 HERE = Path(__file__).resolve().parent
 PLAN = tomllib.loads((HERE / "build.toml").read_text("utf-8"))
 NAME = PLAN["general"]["name"].replace("-", "_")
-OPS = """import torch
-
-torch.ops.load_library(__file__.replace("_ops.py", "{id}.so"))
-ops = torch.ops.{id}
-
-
-def add_op_namespace_prefix(op_name: str) -> str:
-    return f"{id}::{{op_name}}"
+IDENTITY = json.loads((HERE / "torch-ext" / NAME / "metadata.json").read_text("utf-8"))["id"]
+MAJOR, MINOR = torch.__version__.split(".")[:2]
+TARGET = f"torch{MAJOR}{MINOR}-cxx11-cu{(torch.version.cuda or '0').replace('.', '')}"
+FOLDER = HERE / "build" / f"{TARGET}-{platform.machine()}-linux"
+SCRATCH, TORCH = HERE / "_build", Path(torch.__file__).parent
+REGISTRATION = """#define TORCH_LIBRARY_EXPAND(NAME, MODULE) TORCH_LIBRARY(NAME, MODULE)
+#define REGISTER_EXTENSION(NAME)
 """
+COMMON = ["nvcc", "-c", "-O3", "-std=c++20", "-DNDEBUG", "-Xcompiler=-fPIC,-fno-gnu-unique"]
 
 
-def build() -> Path:
-    """Compile, and return the folder of the build."""
-    metadata = json.loads((HERE / "torch-ext" / NAME / "metadata.json").read_text("utf-8"))
-    major, minor = torch.__version__.split(".")[:2]
-    cuda = (torch.version.cuda or toolkit()).replace(".", "")
-    folder = HERE / "build" / f"torch{major}{minor}-cxx11-cu{cuda}-{platform.machine()}-linux"
-    scratch = HERE / "_build"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(HERE / "torch-ext" / NAME, folder)
-    scratch.mkdir(exist_ok=True)
-    (scratch / "registration.h").write_text(
-        "#define TORCH_LIBRARY_EXPAND(NAME, MODULE) TORCH_LIBRARY(NAME, MODULE)\n"
-        "#define REGISTER_EXTENSION(NAME)\n"
-    )
-    common = ["nvcc", "-c", "-O3", "-std=c++20", "-DNDEBUG", "-Xcompiler=-fPIC,-fno-gnu-unique"]
-    torch_flags = [f"-DTORCH_EXTENSION_NAME={metadata['id']}", f"-I{scratch}"]
-    headers = Path(torch.__file__).parent / "include"
-    torch_flags += [f"-I{headers}", f"-I{headers / 'torch' / 'csrc' / 'api' / 'include'}"]
-    jobs = [(source, torch_flags) for source in PLAN["torch"]["src"]]
-    for kernel in PLAN["kernel"].values():
-        flags = [*kernel.get("cuda-flags", [])]
-        for capability in kernel["cuda-capabilities"]:
-            number = capability.replace(".", "")
-            flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
-        jobs += [(source, flags) for source in kernel["src"] if source.endswith(".cu")]
-
-    def compiled(job: tuple[str, list[str]]) -> str:
-        source, flags = job
-        target = scratch / f"{Path(source).stem}.o"
-        subprocess.run([*common, *flags, "-o", target, HERE / source], check=True)
-        return str(target)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, jobs))
-    library = folder / f"{metadata['id']}.so"
-    torch_libraries = Path(torch.__file__).parent / "lib"
-    subprocess.run(
-        [
-            "nvcc",
-            "-shared",
-            "-o",
-            library,
-            *objects,
-            f"-L{torch_libraries}",
-            "-lc10",
-            "-ltorch_cpu",
-        ],
-        check=True,
-    )
-    (folder / "_ops.py").write_text(OPS.format(id=metadata["id"]))
-    return folder
+def compiled(job: tuple[str, list[str]]) -> Path:
+    source, flags = job
+    target = SCRATCH / f"{Path(source).stem}.o"
+    subprocess.run([*COMMON, *flags, "-o", target, HERE / source], check=True)
+    return target
 
 
-def toolkit() -> str:
-    """Return nvcc's version, for a torch without CUDA."""
-    said = subprocess.run(["nvcc", "--version"], check=True, capture_output=True, text=True).stdout
-    return said.partition("release ")[2].partition(",")[0]
-
-
-if __name__ == "__main__":
-    print(build())
+shutil.rmtree(FOLDER, ignore_errors=True)
+shutil.copytree(HERE / "torch-ext" / NAME, FOLDER)
+SCRATCH.mkdir(exist_ok=True)
+(SCRATCH / "registration.h").write_text(REGISTRATION)
+include = TORCH / "include"
+folders = [SCRATCH, include, include / "torch" / "csrc" / "api" / "include"]
+binding = [f"-DTORCH_EXTENSION_NAME={IDENTITY}", *(f"-I{folder}" for folder in folders)]
+jobs = [(source, binding) for source in PLAN["torch"]["src"]]
+for kernel in PLAN["kernel"].values():
+    numbers = [capability.replace(".", "") for capability in kernel["cuda-capabilities"]]
+    archs = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in numbers]
+    units = [source for source in kernel["src"] if source.endswith(".cu")]
+    jobs += [(unit, [*kernel.get("cuda-flags", []), *archs]) for unit in units]
+with ThreadPoolExecutor(os.cpu_count()) as pool:
+    objects = list(pool.map(compiled, jobs))
+link = ["nvcc", "-shared", "-o", FOLDER / f"{IDENTITY}.so", *objects, f"-L{TORCH / 'lib'}"]
+subprocess.run([*link, "-lc10", "-ltorch_cpu"], check=True)
+shutil.copy(HERE / "_ops.py", FOLDER)
+print(FOLDER)

@@ -1,19 +1,18 @@
-"""Launch the kernels of this package from the variant's own Python: ``kernel[grid, block](*args)``.
-
-The extension compiled every kernel that the variant declares, and finds it by its key.
+"""What the study's Python imports: kernels of the extension, launched as
+``kernel[grid, block, shared_bytes](*args)``, and the words of study.py.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import itertools
-import struct
 import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,32 +20,23 @@ from ._ops import ops
 
 SOURCES = Path(__file__).resolve().parent / "sources"
 TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}  # CUtensorMapDataType
+cuda = sys.modules[__name__]
 _numbers = itertools.count()
 _overrides: dict[str, Any] = {}
 
 
 class Kernel:
-    """A kernel is launched as ``kernel[grid, block, shared_bytes](*args)``."""
-
     def __init__(self, key: str) -> None:
         self.key = key
-        self._index = -1
-        self._kinds = ""
 
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
-        if self._index < 0:
-            self._index = ops.find(self.key)
-            if self._index < 0:
-                raise NotImplementedError(f"the extension has no kernel {self.key}")
-            self._kinds = ops.kinds(self._index)
-        device = torch.cuda.current_device()
+        device, shared = torch.cuda.current_device(), where[2] if len(where) > 2 else 0
         stream = torch._C._cuda_getCurrentRawStream(device)
-        shared = where[2] if len(where) > 2 else 0
         place = [device, stream, *_three(where[0]), *_three(where[1]), shared]
 
         def launch(*args: Any) -> None:
-            words = [_word(arg, kind) for arg, kind in zip(args, self._kinds, strict=True)]
-            ops.launch(self._index, place, words)
+            words = [x.data_ptr() if isinstance(x, torch.Tensor) else x for x in args]
+            ops.launch(self.key, place, words)
 
         return launch
 
@@ -55,25 +45,11 @@ def _three(extent: int | tuple[int, ...]) -> tuple[int, ...]:
     return (extent, 1, 1) if isinstance(extent, int) else (*extent, 1, 1)[:3]
 
 
-def _word(value: Any, kind: str) -> int:
-    if isinstance(value, torch.Tensor):
-        return value.data_ptr()
-    if kind in "fd":
-        return int(struct.unpack("q", struct.pack("d", value))[0])
-    return int(value)
-
-
 def kernel(
-    source: str,
-    name: str,
-    *,
-    defines: Mapping[str, Any] | None = None,
-    options: tuple[str, ...] = (),
-    early_start: bool = False,
-    carveout: int | None = None,
-    cooperative: bool = False,
+    source: str, name: str, *, defines: Mapping[str, Any] | None = None, options: Any = (),
+    early_start: bool = False, carveout: int | None = None, cooperative: bool = False,
     compiler: str = "",
-) -> Kernel:
+) -> Kernel:  # fmt: skip
     """Name a kernel that was compiled with these macros."""
     macros = {k.upper(): int(v) if isinstance(v, bool) else v for k, v in (defines or {}).items()}
     text = [f"{k}={v}" for k, v in sorted(macros.items())]
@@ -110,21 +86,49 @@ def variant(name: str, **values: Any) -> ModuleType:
 
 def tensor_map(tensor: torch.Tensor, box: tuple[int, ...], *, swizzled: bool = True) -> Any:
     """Return a TMA descriptor of ``tensor`` for copies of ``box``."""
-    place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-    return _encoded(*place, tuple(box), swizzled)
+    strides = tuple(step * tensor.itemsize for step in tensor.stride())
+    return _encoded(tensor.data_ptr(), tuple(tensor.shape), strides, tensor.dtype, box, swizzled)
 
 
-# A model passes the same addresses at every step.
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # a model passes the same addresses at every step
 def _encoded(
-    address: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    dtype: torch.dtype,
-    box: tuple[int, ...],
-    swizzled: bool,
-) -> torch.Tensor:
-    described = torch.empty(128, dtype=torch.uint8, device="cpu")
-    steps = [step * dtype.itemsize for step in strides]
-    ops.encode(described.data_ptr(), address, TYPES[dtype], shape, steps, box, swizzled)
-    return described
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype,
+    box: tuple[int, ...], swizzled: bool,
+) -> torch.Tensor:  # fmt: skip
+    made, rank = torch.empty(128, dtype=torch.uint8, device="cpu"), len(shape)
+    long, short = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    failed = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
+        ctypes.c_void_p(made.data_ptr()), TYPES[dtype], rank, ctypes.c_void_p(address),
+        long(*reversed(shape)), long(*reversed(strides[:-1])), short(*reversed(box)),
+        short(*[1] * rank), 0, 3 if swizzled else 0, 3, 0,
+    )  # fmt: skip
+    if failed:
+        raise ValueError(f"no TMA descriptor of {shape} in boxes of {box}: CUDA error {failed}")
+    return made
+
+
+class Shape(dict[str, Any]):
+    """A shape holds the study's parameters, readable as ``shape.S`` or ``shape["S"]``."""
+
+    def __init__(self, *, profiled: bool = True, captured: bool = True, **parameters: Any) -> None:
+        super().__init__(parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
+
+
+class Tolerance(NamedTuple):
+    """``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||."""
+
+    absolute: float
+    relative: float
+
+
+class Work(NamedTuple):
+    """``flops`` and ``bytes`` are the least work of a call."""
+
+    flops: float
+    bytes: float
+    dtype: str

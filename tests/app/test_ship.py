@@ -19,17 +19,25 @@ import torch
 from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none
-from shipped_packages import loaded
+from shipped_packages import handmade, loaded
 from workbench.app import ship
-from workbench.app.ship import needed_by, sources_of, timed
+from workbench.app.ship import sources_of
+from workbench.app.weigh import needed_by, reference_of, timed
 from workbench.cli.main import main
 from workbench.cuda import nvcc
-from workbench.errors import UsageError
+from workbench.errors import GateFailed, UsageError
 from workbench.evidence import store
-from workbench.evidence.records import Shipped, Timing
+from workbench.evidence.records import Shipped, ShippedTime, Timing
+from workbench.judge.ladder import Row
+from workbench.problems import writing
+from workbench.problems.problem import Request
+from workbench.problems.python_function import read_python_function
+from workbench.problems.writing import TrialFacts
 from workbench.run.protocol import Packable, ShipJob
-from workbench.run.worker.shipping import Shipping
+from workbench.run.worker.shipping import packed
+from workbench.study.model import Step
 from workbench.study.workspace import find_workspace
+from workbench.words import Status
 from workspaces import FIXTURE, ROOT, make
 
 NAME, MODULE = "transpose-h200", "transpose_h200"
@@ -88,9 +96,7 @@ def test_without_a_gpu_the_reference_answers(built: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert torch.equal(built.transpose(x), x.t())
-        assert torch.equal(built.layers.Transpose()(x), x.t())
-    assert list(built.counts) == ["reference: the inputs are on cpu, and not on one GPU"]
-    assert set(built.__all__) == {"counts", "layers", "op", "strict", "transpose"}
+    assert list(built.op.counts) == ["reference: the inputs are on cpu, and not on one GPU"]
 
 
 def test_every_kernel_is_registered_under_the_key_that_its_python_asks_for(
@@ -110,21 +116,13 @@ def test_every_kernel_is_registered_under_the_key_that_its_python_asks_for(
 
 def test_a_launch_has_the_words_of_its_arguments(built: Any, monkeypatch: Patch) -> None:
     cuda, sent = built.op.cuda, []
-
-    class Ops:
-        find = staticmethod(lambda key: 3)
-        kinds = staticmethod(lambda index: "siifd")
-        launch = staticmethod(lambda *words: sent.append(words))
-
-    monkeypatch.setattr(cuda, "ops", Ops)
+    launched = lambda *words: sent.append(words)  # noqa: E731
+    monkeypatch.setattr(cuda, "ops", SimpleNamespace(launch=launched))
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 9, raising=False)
     x = torch.ones(2)
-    cuda.Kernel("k")[(4, 2), 128, 64](x, x, True, 1.5, 2)
-    words = [x.data_ptr(), x.data_ptr(), 1, 0x3FF8000000000000, 0x4000000000000000]
-    assert sent == [(3, [1, 9, 4, 2, 1, 128, 1, 1, 64], words)]
-    with pytest.raises(ValueError, match="argument"):
-        cuda.Kernel("k")[4, 128](x)
+    cuda.Kernel("k")[(4, 2), 128, 64](x, True, 1.5, 2)
+    assert sent == [("k", [1, 9, 4, 2, 1, 128, 1, 1, 64], [x.data_ptr(), True, 1.5, 2])]
 
 
 @pytest.mark.slow
@@ -142,8 +140,12 @@ def test_nvcc_builds_it(package: Path, tmp_path: Path) -> None:
     kernels = [
         kernel for part in vars(chosen).values() for kernel in getattr(part, "kernels", {}).values()
     ]
-    assert {cuda.ops.kinds(cuda.ops.find(kernel.key)) for kernel in kernels} == {"iiii"}
-    assert cuda.ops.find("another") == -1
+    assert set(cuda.ops.names()) == {f"{kernel.key}iiii" for kernel in kernels}
+    place = [0, 0, 1, 1, 1, 32, 1, 1, 0]
+    with pytest.raises(ValueError, match="takes 4 arguments, not 2"):
+        cuda.ops.launch(kernels[0].key, place, [1.5, 2])
+    with pytest.raises(NotImplementedError, match="has no kernel another"):
+        cuda.ops.launch("another", place, [])
 
 
 def test_where_it_comes_from(package: Path) -> None:
@@ -178,7 +180,7 @@ def test_the_card_tells_what_it_supports_and_what_was_measured(package: Path) ->
     told = shipped(package)
     time = next(time for time in told.times if time.shape == "8192x8192")
     assert f"| 8192x8192 | {time.microseconds:.0f} | {time.ratio:.3g}x [" in text
-    assert "Tensors x [any, any] on one GPU, of float32; bfloat16; float16." in text
+    assert "Tensors x of 2 dimensions on one GPU, of float32; bfloat16; float16." in text
     assert "PyTorch, x.t().contiguous() answers all other calls" in text
     assert "**kept** at 8192x8192, measured on NVIDIA H200" in text
     assert text.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n---\n")
@@ -306,16 +308,26 @@ def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> 
     root = tmp_path / "workspace"
     shutil.copytree(workspace, root)
     study = find_workspace(root).study("transpose")
-    subject: Any = SimpleNamespace(study=study, variant=study.variants["tma"], reference=None)
+    variants = [study.variants["tma"]]
     path = root / "kernels" / "transpose" / "tma.py"
-    refused = {"from workbench.problems import given": "problems", "import workbench": "itself"}
+    refused = {
+        "import workbench": "itself",
+        "from workbench.errors import UsageError": "errors.UsageError",
+        "from workbench.problems import given\ngiven.Layer": "given.Layer",
+    }
     for text, what in refused.items():
         path.write_text(f"{text}\n")
-        with pytest.raises(UsageError, match=f"tma.py:1 imports {what} of the workbench, which"):
-            sources_of(subject)
-    path.write_text("from workbench.cuda import tensor_map\nfrom workbench import cuda\n")
-    moved = "from ..cuda import tensor_map\nfrom ..runtime import cuda\n"
-    assert sources_of(subject)[0]["tma.py"] == moved
+        with pytest.raises(UsageError, match=rf"tma.py:\d uses {what} of the workbench, which"):
+            sources_of(study, variants)
+    path.write_text(
+        "from workbench.cuda import tensor_map\nfrom workbench import Shape, cuda\n"
+        "from workbench.problems import given\ngiven.File\n"
+    )
+    moved = (
+        "from ..cuda import tensor_map\nfrom ..cuda import Shape, cuda\n"
+        "from .. import given\ngiven.File\n"
+    )
+    assert sources_of(study, variants)[0]["tma.py"] == moved
 
 
 def test_what_it_needs_beside_torch() -> None:
@@ -323,6 +335,60 @@ def test_what_it_needs_beside_torch() -> None:
     assert needed_by([text, "import triton.language as tl\n"]) == [
         "nvidia-cutlass-dsl", "einops", "triton"
     ]  # fmt: skip
+
+
+# ---- a file that was tried -------------------------------------------------------------------
+TRIED = """
+import torch
+from halves import half
+
+
+def softmax(x, scale=1.0):
+    return half(2 * torch.softmax(x * scale, -1))
+
+
+def inputs(rows=8):
+    return (torch.randn(rows, 4),)
+"""
+
+
+def test_a_kept_file_answers_without_the_workbench(tmp_path: Path, monkeypatch: Patch) -> None:
+    (tmp_path / "soft.py").write_text(TRIED)
+    (tmp_path / "halves.py").write_text("def half(x):\n    return x / 2\n")
+    request = Request(source=tmp_path / "soft.py", versus="torch.softmax", name="mine")
+    problem = read_python_function(request)
+    writing.write(problem, tmp_path / "ws", TrialFacts(bytes={"rows=8": 256.0}))
+    study = find_workspace(tmp_path / "ws").study(problem.name)
+    reference = not_none(reference_of(study))
+    python, _ = sources_of(study, [study.variants["baseline"], reference])
+    assert not any("workbench.problems" in text for text in python.values())
+    op = handmade(
+        tmp_path, monkeypatch, run=python["baseline.py"], reference=python[f"{reference.name}.py"],
+        study=python["study.py"], calls=[{"x": torch.ones(8, 4)}], files=python,
+    )  # fmt: skip
+    (made,) = op.study().inputs(op.study().shapes["given"], torch.Generator()).values()
+    op.strict(True)
+    torch.testing.assert_close(op.run(made), made.softmax(-1))
+    assert torch.equal(op.reference(x=made)[0], made.softmax(-1))
+    assert op.study().reference(x=made).dtype == torch.float64
+
+
+@pytest.mark.parametrize(("low", "is_kept"), [(1.2, True), (0.9, False), (None, False)])
+def test_a_kept_file_is_faster_than_its_reference(low: float | None, is_kept: bool) -> None:
+    row = Row(
+        "baseline", "", Step("baseline", key_change="as given: soft.py:softmax"), {}, Status.CURRENT
+    )
+    time = ShippedTime(
+        shape="given", microseconds=1.0, sessions=5, file="", reference="torch_softmax",
+        ratio=1.3, low=low, high=1.4,
+    )  # fmt: skip
+    evidence: Any = SimpleNamespace(check_states={})
+    if is_kept:
+        gates = ship.require_kept(row, evidence, [time])
+        assert gates == {"faster": "1.3x of torch_softmax at given"}
+    else:
+        with pytest.raises(GateFailed, match="'baseline' is not kept"):
+            ship.require_kept(row, evidence, [time])
 
 
 # ---- other kinds of studies ------------------------------------------------------------------
@@ -333,7 +399,6 @@ from workbench import Shape, Tolerance, Work
 shapes = {"large": Shape(n=64), "odd": Shape(profiled=False, n=33)}
 default_shape = "large"
 tolerance = Tolerance(absolute=1e-6, relative=1e-6)
-in_place = ("y",)
 
 
 def inputs(shape, generator):
@@ -347,13 +412,13 @@ def inputs(shape, generator):
 
 def reference(x, y, scale, mode):
     x, y = x.double(), y.double()
-    return {"sum": x.sum(0), "most": x.argmax(1), "y": y * scale}
+    return {"sum": x.sum(0), "most": x.argmax(1)}
 
 
 def work(shape):
     return Work(flops=shape.n, bytes=shape.n, dtype="float32")
 """
-CHANGES = "def run(x, y, scale, mode):\n    y.mul_(scale)\n    return x.sum(0), x.argmax(1)\n"
+CHANGES = "def run(x, y, scale, mode):\n    return x.sum(0), x.argmax(1)\n"
 
 
 def test_several_outputs_words_and_strides(tmp_path: Path) -> None:
@@ -361,12 +426,11 @@ def test_several_outputs_words_and_strides(tmp_path: Path) -> None:
     assert found.arguments == (
         ("x", "Tensor"), ("y", "Tensor"), ("scale", "float"), ("mode", "str")
     )  # fmt: skip
-    assert found.outputs == ("sum", "most")
+    assert found.outputs == 2
     assert found.domain.strided == ("x",)
     assert found.domain.values == {"scale": (2.0,), "mode": ("sum",)}
     (case,) = found.domain.cases
-    assert (0, 0, 4) in case.fixed
-    assert (1, 0, 4) in case.fixed
+    assert case.same == ((((0, 0), (1, 0)), 4),)
     assert found.kernels == ()
 
 
@@ -382,7 +446,7 @@ def test_inputs_whose_sizes_depend_on_values_are_drawn_without_them(tmp_path: Pa
     found = learned(tmp_path, text, CHANGES)
     (case,) = found.domain.cases
     assert case.dtypes == (("int64", "float32", "float32"),)
-    assert not any((which, at) == (0, 1) for which, at, _ in case.fixed)
+    assert not any((0, 1) in places for places, extent in case.same if extent)
 
 
 def test_inputs_that_need_values_are_refused(tmp_path: Path) -> None:
@@ -390,7 +454,7 @@ def test_inputs_that_need_values_are_refused(tmp_path: Path) -> None:
     new = f"    count = torch.arange(4).sum().item()\n    assert count == 6\n{old}"
     with pytest.raises(UsageError, match="'large' cannot be had without values: Guard") as failed:
         learned(tmp_path, SEVERAL.replace(old, new), CHANGES)
-    assert "on the device of the generator" in failed.value.hint
+    assert "on the generator's device" in failed.value.hint
 
 
 def learned(root: Path, study: str, run: str) -> Packable:
@@ -409,7 +473,7 @@ def learned(root: Path, study: str, run: str) -> Packable:
     before = Path.cwd()
     os.chdir(root / "ws")
     try:
-        return Shipping(job).run()
+        return packed(job)
     finally:
         os.chdir(before)
 
@@ -427,15 +491,16 @@ def test_what_is_returned_is_told_without_values_at_every_shape(tmp_path: Path, 
         "\n\ndef outputs(x, y, scale, mode):\n"
         '    return {"sum": x.new_empty(x.shape[1]), "most": x.new_empty(x.shape[0]).long()}\n'
     )
-    assert learned(tmp_path / "told", asked + told, CHANGES).outputs == ("sum", "most")
+    assert learned(tmp_path / "told", asked + told, CHANGES).outputs == 2
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
         ('"scale": 2.0', '"scale": [2.0]', "the input 'scale' is a list"),
-        ("draw(4), ", "draw(4).requires_grad_(), ", "the input 'y' requires a gradient"),
+        ("draw(4), ", "draw(4).requires_grad_(), ", "the input 'y' is a tensor that requires"),
         ("x.argmax(1)", "[x.argmax(1)]", "what is returned is nested"),
+        ("default_shape", 'in_place = ("y",)\ndefault_shape', "it changes its inputs"),
     ],
 )
 def test_what_an_operator_cannot_be(tmp_path: Path, old: str, new: str, said: str) -> None:

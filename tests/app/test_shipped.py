@@ -76,7 +76,7 @@ def test_what_it_refuses_is_the_references_with_a_warning_a_reason(make: Make) -
 @pytest.mark.parametrize(
     ("x", "said"),
     [
-        (torch.randn(3, 5), r"x.shape\[1\]: it was only checked for 4"),
+        (torch.randn(3, 5), r"x.shape\[1\]: only checked where 4, not for \[5\]"),
         (torch.randn(3, 4, dtype=torch.float64), "float64 for x: it was checked for float32"),
         (torch.randn(2, 3, 4), r"tensors of \[3\] dimensions"),
         (torch.randn(0, 4), "without elements"),
@@ -183,20 +183,6 @@ def test_several_outputs(make: Make) -> None:
     assert set(checked.values()) == {"SUCCESS"}
 
 
-@pytest.mark.parametrize("copied", [False, True])
-def test_in_place(make: Make, copied: bool) -> None:
-    run = "def run(x, y):\n    x.add_(y)\n    return x\n"
-    calls = [{"x": torch.ones(4, 4), "y": torch.ones(4, 4)}]
-    op = make(run=run, reference=run, calls=calls, outputs=0, in_place=("x",))
-    before, y = torch.randn(4, 4), torch.randn(4, 4)
-    x = before.clone().t() if copied else before.clone()
-    wanted = x + y
-    assert called(op, x, y, strict=True) is None
-    assert torch.equal(x, wanted)
-    checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
-    torch.library.opcheck(op.run.default, (x, y), test_utils=checks)
-
-
 # ---- torch.compile and gradients -------------------------------------------------------------
 
 
@@ -215,43 +201,13 @@ def test_autocast_ends_at_the_operator_compiled_or_not(make: Make, given: torch.
     run = "def run(x, y):\n    return x @ y\n"
     calls = [{"x": torch.ones(4, 4), "y": torch.ones(4, 4)}]
     op = make(run=run, reference=run, calls=calls, on_gpu=False)
-    x, y = (torch.randn(4, 4, dtype=given, requires_grad=True) for _ in range(2))
+    x, y = (torch.randn(4, 4, dtype=given) for _ in range(2))
     for call in (op.run, torch.compile(op.run, backend="aot_eager", fullgraph=True)):
         with torch.autocast("cpu", torch.bfloat16), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             out = call(x, y)
         assert out.dtype == given
         assert torch.equal(out, x @ y)
-        out.float().sum().backward()
-        assert x.grad is not None
-        assert torch.equal(x.grad, torch.ones(4, 4, dtype=given) @ y.T)
-        x.grad = None
-
-
-def test_gradients_go_through_the_reference(make: Make) -> None:
-    run = "def run(x, y):\n    return x * y.exp() + 100\n"
-    reference = "def run(x, y):\n    return x * y.exp()\n"
-    calls = [{"x": torch.ones(4), "y": torch.ones(4)}]
-    op = make(run=run, reference=reference, calls=calls)
-    x = torch.randn(4, requires_grad=True)
-    y = torch.randn(4)
-    out = op.run(x, y)
-    assert torch.equal(out, x * y.exp() + 100)
-    (gradient,) = torch.autograd.grad(out.sum(), x)
-    torch.testing.assert_close(gradient, y.exp())
-    compiled = torch.compile(lambda x, y: op.run(x, y), backend="aot_eager", fullgraph=True)
-    (again,) = torch.autograd.grad(compiled(x, y).sum(), x)
-    torch.testing.assert_close(again, gradient)
-
-
-def test_gradients_of_gradients(make: Make) -> None:
-    run = "def run(x, y):\n    return x * y.exp()\n"
-    calls = [{"x": torch.ones(4), "y": torch.ones(4)}]
-    op = make(run=run, reference=run, calls=calls, on_gpu=False)
-    given = [torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    call = partial(called, op)
-    assert torch.autograd.gradcheck(call, given)
-    assert torch.autograd.gradgradcheck(call, given)
 
 
 def test_a_study_with_a_backward_of_its_own(make: Make) -> None:
@@ -260,6 +216,11 @@ def test_a_study_with_a_backward_of_its_own(make: Make) -> None:
     x = torch.randn(4, requires_grad=True)
     (gradient,) = torch.autograd.grad(called(op, x).sum(), x)
     assert torch.equal(gradient, torch.full((4,), 7.0))
+    checked = torch.library.opcheck(op.run.default, (x,))
+    assert set(checked.values()) == {"SUCCESS"}
+    without = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
+    with pytest.raises(RuntimeError, match="no autograd formula"):
+        called(without, x).sum().backward()
 
 
 def test_a_study_may_say_what_its_outputs_look_like(make: Make) -> None:
@@ -345,7 +306,7 @@ def test_relations_that_held_everywhere_are_asked_for(make: Make) -> None:
     op = make(run=run, reference=reference, calls=[call(2, 8), call(1, 3)])
     assert op.why_not(call(5, 6)) == ""
     assert op.why_not(call(5, 6, other=7)) == (
-        "q.shape[1] and k.shape[1] differ: it was only checked where they are the same"
+        "q.shape[1] and k.shape[1]: only checked where equal, not for [6, 7]"
     )
     assert op.why_not(call(2, 8, scale=0.25)) == "scale=0.25: it was only checked for [0.5]"
     mixed = {**call(2, 8), "k": torch.ones(2, 8, 4).half()}

@@ -127,13 +127,9 @@ EVERY: list[Event] = [
     ),
     Packable(
         arguments=(("x", "Tensor"), ("n", "int")),
-        outputs=("",),
+        outputs=1,
         domain=Domain(
-            cases=(
-                CheckedCase(
-                    ranks=(2,), dtypes=(("float32",),), equal=(((0, 0), (0, 1)),), fixed=()
-                ),
-            ),
+            cases=(CheckedCase(ranks=(2,), dtypes=(("float32",),), same=((((0, 0), (0, 1)), 0),)),),
             values={"n": (1, 2.5, True, "a")},
             strided=("x",),
         ),

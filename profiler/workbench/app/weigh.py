@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from workbench import bounds
-from workbench.app.ship import reference_of, times_of
 from workbench.app.target import Target
+from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
 from workbench.derive.trace_weights import ModelTrace, Weighed, weighed
 from workbench.errors import GateFailed, UsageError, nearest
-from workbench.load import load
-from workbench.study.files import require_readable
+from workbench.evidence.records import ShippedTime, Timing
+from workbench.load import ShapeEvidence, fullest_timing, load
+from workbench.study.files import readable_text, require_readable
+from workbench.study.front_ends import imported, is_compiling, package_of
+from workbench.study.model import Study, Variant
+from workbench.study.sources import source_files
 from workbench.study.workspace import including
+from workbench.words import HEADLINE
 
 HINT = "profile(record_shapes=True) of torch.profiler, then export_chrome_trace(FILE)"
 
@@ -85,3 +92,77 @@ def read_trace(path: Path) -> ModelTrace:
         return msgspec.json.decode(text, type=ModelTrace)
     except (OSError, EOFError, msgspec.DecodeError) as error:
         raise UsageError(f"{path.name} is no trace of torch.profiler: {error}", hint=HINT) from None
+
+
+# ---- recorded ratios ---------------------------------------------------------------------------
+
+
+def times_of(
+    every: Mapping[str, ShapeEvidence], variant: str, reference: str
+) -> Iterator[ShippedTime]:
+    """At every shape where it was timed, beside the reference where that was timed too."""
+    for shape, evidence in every.items():
+        timing = fullest_timing(evidence, filter(None, [variant, reference]))
+        if timing is None or variant not in timing.chained:
+            continue
+        beside = reference if reference in timing.chained else ""
+        if time := timed(timing.timing, variant, beside, file=f"{shape}/timings/{timing.file}"):
+            check = evidence.variants[variant].checks.get(shape)
+            yield structs.replace(time, times_reference=check.times_reference if check else None)
+
+
+def timed(timing: Timing, variant: str, reference: str, *, file: str = "") -> ShippedTime | None:
+    """None where a call adds nothing."""
+    every = session_times(timing.together, timing.wrong)
+    mine = every.get((variant, HEADLINE, False), {})
+    its = every.get((reference, HEADLINE, False), {})
+    time = time_of(mine, HEADLINE)
+    if time is None:
+        return None
+    ratio = ratio_of(its, mine, timing.first_planned) if its else None
+    return ShippedTime(
+        shape=timing.shape,
+        microseconds=time.value,
+        sessions=time.sessions,
+        file=file,
+        reference=reference if ratio else "",
+        ratio=ratio.ratio if ratio else None,
+        low=ratio.low if ratio else None,
+        high=ratio.high if ratio else None,
+        level=ratio.level if ratio else LEVEL,
+    )
+
+
+def reference_of(study: Study) -> Variant | None:
+    """The reference that is torch alone, the primary one where it is: everybody who has the package
+    has torch. None where there is no such reference.
+    """
+    plain = [variant for variant in study.ladder.references if is_plain(study, variant)]
+    primary = [variant for variant in plain if variant.name == study.ladder.primary_reference]
+    return next(iter([*primary, *plain]), None)
+
+
+def is_plain(study: Study, reference: Variant) -> bool:
+    """Whether torch alone runs it, and nothing of it is compiled. A reference that ``try`` names
+    with dots calls nothing of the files that it names.
+    """
+    text = readable_text(reference.module)
+    is_dotted = "given.Dotted(" in text and "given.File(" not in text
+    paths = [reference.module] if is_dotted else source_files(study, reference)
+    texts = [readable_text(path) for path in paths]
+    return (
+        bool(paths)
+        and not reference.needs
+        and all(path.suffix == ".py" for path in paths)
+        and not any("cuda.kernel" in text for text in texts)
+        and not is_compiling(paths)
+        and not needed_by(texts)
+    )
+
+
+def needed_by(texts: Sequence[str]) -> list[str]:
+    """The packages beside torch that some Python sources import."""
+    modules = sorted({name for text in texts for name in imported(text)[0]})
+    others = (*sys.stdlib_module_names, "torch", "workbench")
+    packages = (package_of(name) for name in modules if name.partition(".")[0] not in others)
+    return list(dict.fromkeys(packages))

@@ -19,5 +19,5 @@ def run(options: ShipOptions) -> None:
     if options.json:
         return
     place = shown_path(done.folder)
-    build = f"python {place}/build.py, then " if done.subject.archs else ""
+    build = f"python {place}/build.py, then " if done.archs else ""
     note(f'hint: {build}kernels.get_local_kernel(Path("{place}")) loads it')

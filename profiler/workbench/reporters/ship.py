@@ -7,7 +7,7 @@ from workbench.app.target import shown_path
 
 
 def lines(result: Shipment) -> list[str]:
-    subject, shipped = result.subject, result.shipped
+    shipped = result.shipped
     said = [
         f"shipped {shipped.variant} of {shipped.study}, {shipped.verdict}: "
         f"{shown_path(result.folder)}, {len(shipped.files)} files"
@@ -15,8 +15,8 @@ def lines(result: Shipment) -> list[str]:
     time = next((t for t in shipped.times if t.shape == shipped.judged_at), None)
     if time is not None and time.ratio is not None:
         said.append(f"  {time.ratio:.3g}x of {time.reference} at {time.shape}, recorded")
-    if subject.archs:
-        archs = ", ".join(map(capability, subject.archs))
+    if result.archs:
+        archs = ", ".join(map(capability, result.archs))
         said.append(f"  to be built for compute capability {archs}: kernel-builder, or build.py")
     if shipped.keeps:
         said.append(

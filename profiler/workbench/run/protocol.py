@@ -304,14 +304,13 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
 class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of these numbers of dimensions, by tensor, and all combinations of types.
 
-    Extents at the (tensor, dimension) of a group of ``equal`` were the same at every shape; those
-    of ``fixed``, (tensor, dimension, extent), the same at all shapes.
+    Extents at the (tensor, dimension) of a group of ``same`` were equal at every shape, to the
+    extent beside the group if that is not 0.
     """
 
     ranks: tuple[int, ...]
     dtypes: tuple[tuple[str, ...], ...]
-    equal: tuple[tuple[tuple[int, int], ...], ...]
-    fixed: tuple[tuple[int, int, int], ...]
+    same: tuple[tuple[tuple[tuple[int, int], ...], int], ...]
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,12 +343,12 @@ class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
-    """A variant's operator: names and kinds of its arguments, the names of its outputs ("" for
-    none), the inputs for which it was checked, and the kernels that it declares.
+    """A variant's operator: names and kinds of its arguments, the number of its outputs, the inputs
+    for which it was checked, and the kernels that it declares.
     """
 
     arguments: tuple[tuple[str, str], ...]
-    outputs: tuple[str, ...]
+    outputs: int
     domain: Domain
     kernels: tuple[ShippedKernel, ...]
 
