@@ -461,7 +461,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
         "the Python package 'tortch' is not installed",
     ),
     (SOFTMAX, {"inputs": ("x=randn(8)",), "versus": "softmax"}, "names no package and no file"),
-    ("import triton\n\n\n@triton.jit\ndef kernel(x): ...\n", {}, "defines no function to try"),
+    ("import triton\n\n\n@triton.jit\ndef kernel(x): ...\n", {}, "no function that launches"),
     (SOFTMAX, {"solution": Path("a.py")}, "--solution says nothing to a Python function"),
     (
         SOFTMAX + INPUTS,
@@ -660,11 +660,11 @@ TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
         "mine.py:length returned int, not a tensor",
     ),
     (
-        "def length(n):\n    return torch.ones(n)\n",
-        "n=3",
-        "torch.ones",
+        SOFTMAX + "def inputs():\n    return {}\n",
+        "",
+        "torch.softmax",
         UsageError,
-        "the inputs have no tensor",
+        "there are no inputs",
     ),
     (SOFTMAX, "x=randn(4,8)", "torch.softmx", UsageError, "unknown name in torch 'softmx'"),
     (SOFTMAX, "x=randn(4,8)", "torch.softmax(y, dim=-1)", UsageError, "unknown input in --vs 'y'"),
@@ -835,8 +835,8 @@ def test_a_program_is_told_both_ways(tmp_path: Path) -> None:
     assert "how twice(const float* in, float* out, unsigned int n) is launched" in error.message
     options, own, whole = error.hint.splitlines()
     assert options.startswith(
-        "--launch 'twice<<<cdiv(n, 256), 256>>>(in, out, n)' --input 'in=randn(1048576)' "
-        "--output 'out=empty_like(in)' --input n=1048576"
+        "--launch 'twice<<<cdiv(n, 256), 256>>>(in_, out, n)' --input 'in_=randn(1048576)' "
+        "--output 'out=empty_like(in_)' --input n=1048576"
     )
     assert "launches it as twice<<<(n + 63) / 64, 64>>>(a, b, n)" in own
     assert "nvcc -O3 -lineinfo -o prog prog.cu && workbench profile -- ./prog" in whole

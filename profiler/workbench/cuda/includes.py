@@ -33,25 +33,26 @@ def header_folders(*, named_only: bool = False) -> list[str]:
     return [str(p) for folder in folders for p in (folder, folder / "cccl") if p.is_dir()]
 
 
-def expand_includes(path: Path, seen: set[Path] | None = None) -> str:
+def expand_includes(path: Path, seen: set[Path] | None = None, errors: str = "strict") -> str:
     """The source with its local includes in place and ``#line`` marks under virtual names.
 
     NVRTC would otherwise write this machine's folders into the line table of every capture.
     A file is included once, as with ``#pragma once``. Raises UsageError for a file that is not
-    UTF-8, and for an include from outside of the study's folder.
+    UTF-8, and for an include from outside of the study's folder, unless ``errors`` are replaced.
     """
     seen = seen if seen is not None else set()
     seen.add(path)
     virtual = virtual_name(path)
     lines = []
-    for number, line in enumerate(source_text(path, path.name).splitlines(), start=1):
+    text = source_text(path, path.name, errors)
+    for number, line in enumerate(text.splitlines(), start=1):
         match = _INCLUDE.match(line)
-        if match and not within_study(path, match[1]):
+        if match and errors == "strict" and not within_study(path, match[1]):
             raise UsageError(
                 f'{path.name}({number}): #include "{match[1]}" leaves the folder of its study',
                 hint="copy the file beside study.py",
             )
-        if computed := _COMPUTED.match(line):
+        if (computed := _COMPUTED.match(line)) and errors == "strict":
             raise UsageError(
                 f"{path.name}({number}): #include {computed[1]} does not say which file it means",
                 hint="name it: what is not named is in no fingerprint",
@@ -64,16 +65,16 @@ def expand_includes(path: Path, seen: set[Path] | None = None) -> str:
         else:
             lines += [
                 f'#line 1 "{virtual_name(target)}"',
-                expand_includes(target, seen).rstrip("\n"),
+                expand_includes(target, seen, errors).rstrip("\n"),
             ]
             lines.append(f'#line {number + 1} "{virtual}"')
     return "\n".join(lines) + "\n"
 
 
-def source_text(path: Path, shown: str) -> str:
+def source_text(path: Path, shown: str, errors: str = "strict") -> str:
     """Raises UsageError, with the path as it is ``shown``, for what is not UTF-8."""
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{shown} is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 
 from workbench.errors import UsageError
 from workbench.problems.user_files import Made
@@ -14,6 +15,7 @@ _WORDS = re.compile(
     r"signed)\b|(?:std|at|c10)::)"
 )
 _I32, _I64 = 2**31, 2**63
+SIDE, ELEMENTS = 1024, 1024 * 1024  # of the tensors in hints
 # By C's name: of a number its ctypes with its least and largest value, of a tensor its dtype.
 NUMBERS = {
     "int": ("c_int", -_I32, _I32 - 1),
@@ -35,7 +37,9 @@ TENSORS = {
     **dict.fromkeys(("half", "__half", "half2", "__half2", "Half"), "float16"),
     **dict.fromkeys(("__nv_bfloat16", "nv_bfloat16", "__nv_bfloat162", "BFloat16"), "bfloat16"),
     **dict.fromkeys(("int", "int32_t"), "int32"),
-    **dict.fromkeys(("long", "int64_t"), "int64"),
+    **dict.fromkeys(("unsigned", "uint32_t"), "int32"),  # torch has few operators for uint32
+    **dict.fromkeys(("long", "int64_t", "uint64_t"), "int64"),
+    **dict.fromkeys(("unsigned char", "uint8_t", "uchar"), "uint8"),
 }
 
 
@@ -58,6 +62,7 @@ class CParameter:
 
 def parameters_of(text: str) -> list[CParameter]:
     parts, depth, start = [], 0, 0
+    text = "" if text.strip() == "void" else text
     for place, letter in enumerate(text):
         depth += {"<": 1, "(": 1, "[": 1, ">": -1, ")": -1, "]": -1}.get(letter, 0)
         if letter == "," and depth == 0:
@@ -70,9 +75,10 @@ def _parameter(text: str) -> CParameter:
     whole, equals, _ = text.partition("=")
     is_unsigned = re.search(r"\bunsigned\b", whole) is not None
     bare = _WORDS.sub(" ", whole)
-    words = re.findall(r"[\w:]+(?:<.*>)?", bare)
+    words = re.findall(r"[\w:]+(?:<.*>)?", bare.partition("[")[0])
     plain = [word for word in words if word != "int"] if len(words) > 2 else words
     name = plain[-1] if len(words) > 1 or is_unsigned else ""
+    name = f"{name}_" if iskeyword(name) else name
     kind = plain[0] if len(plain) > 1 else "int"
     if is_unsigned:
         kind = {"int": "unsigned", "long": "uint64_t"}.get(kind, f"unsigned {kind}")
@@ -133,25 +139,41 @@ def require_fit(
 
 def as_options(function: str, wanted: Sequence[CParameter], launch: str) -> str:
     """An example of the options that a function of these parameters needs."""
-    first = next((one.name for one in wanted if one.is_pointer), "")
+    written = {one.name for one in outputs_of(wanted)} if launch else set()
+    whole = sum(not one.is_pointer and one.type in NUMBERS for one in wanted)
+    first = next((one.name for one in wanted if one.is_pointer and one.name not in written), "")
     parts = [f"--launch '{launch}'"] if launch else []
     for one in wanted:
         dtype = TENSORS.get(one.type, "float32")
-        number = "1.0" if one.type in ("float", "double") else "1048576"
-        if one.is_pointer and not one.is_read_only and launch:
-            shape = f"empty_like({first})" if first != one.name else "empty(1048576)"
+        kind = "" if dtype == "float32" else f",dtype={dtype}"
+        if one.name in written:
+            like = next((w.type for w in wanted if w.name == first), "") == one.type
+            shape = f"empty_like({first})" if like else f"empty({ELEMENTS}{kind})"
             parts.append(f"--output '{one.name}={shape}'")
         elif one.is_pointer:
-            zeros = f"zeros(1048576{'' if dtype == 'float32' else f',dtype={dtype}'})"
-            maker = {"int32": "randint(0,100,(1048576,),dtype=int32)", "float32": "randn(1048576)"}
-            made = maker.get(dtype, f"randn(1048576,dtype={dtype})")
-            parts.append(f"--input '{one.name}={made if one.is_read_only else zeros}'")
-        else:
-            parts.append(f"--input {one.name}={number}")
+            integer = dtype.startswith(("int", "uint"))
+            made = f"randint(0,100,({ELEMENTS},){kind})" if integer else f"randn({ELEMENTS}{kind})"
+            zeros = not launch and not one.is_read_only
+            parts.append(f"--input '{one.name}={f'zeros({ELEMENTS}{kind})' if zeros else made}'")
+        elif one.type in NUMBERS:
+            real = one.type in ("float", "double")
+            parts.append(f"--input {one.name}={1.0 if real else ELEMENTS if whole < 2 else SIDE}")
     return " ".join([*parts, as_versus(wanted)])
+
+
+def outputs_of(wanted: Sequence[CParameter]) -> list[CParameter]:
+    """The pointers that a kernel writes through: those to what is not const; without any const,
+    those that are called so, else the last of several.
+    """
+    pointers = [one for one in wanted if one.is_pointer]
+    if any(one.is_read_only for one in pointers):
+        return [one for one in pointers if not one.is_read_only]
+    called_so = [one for one in pointers[1:] if re.search("out|res|dst|dest", one.name, re.I)]
+    return called_so or pointers[1:][-1:]
 
 
 def as_versus(wanted: Sequence[CParameter]) -> str:
     """An example of ``--vs``, with the tensors that are read."""
-    read = ", ".join(one.name for one in wanted if one.is_pointer and one.is_read_only)
-    return f"--vs FILE.py:FUNCTION, of {read}"
+    written = {one.name for one in outputs_of(wanted)}
+    read = ", ".join(one.name for one in wanted if one.is_pointer and one.name not in written)
+    return f"--vs FILE.py:FUNCTION{', of ' if read else ''}{read}"

@@ -11,7 +11,13 @@ from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import Entry, entries, launches
 from workbench.errors import UsageError, unknown
-from workbench.problems.c_signature import as_options, parameters_of, require_fit
+from workbench.problems.c_signature import (
+    ELEMENTS,
+    NUMBERS,
+    as_options,
+    parameters_of,
+    require_fit,
+)
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
@@ -24,19 +30,23 @@ from workbench.problems.user_files import (
     read_launch,
     read_output,
     together,
+    top_of_includes,
 )
-from workbench.study.files import read_text
+from workbench.study.files import readable_text, require_readable
+
+WHOLE = {*NUMBERS} - {"float", "double", "bool"}
 
 
 def read_cuda_file(request: Request) -> Problem:
     """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
     path = request.source
-    read_text(path, bounds.SOURCE)  # says what is wrong with the file itself
-    files = together(path)
-    text = expand_includes(path)
-    kernels = entries(text)
+    require_readable(path, bounds.SOURCE)
+    top = top_of_includes(path)
+    files = together(path, top)
+    text = expand_includes(path, errors="replace")
+    kernels = entries(text) or entries(readable_text(path))  # a header may be no C++
     if not kernels:
-        raise UsageError(f"{path.name} has no __global__ function", hint="name the file with one")
+        raise UsageError(f"{path.name} has no __global__ function", hint=_with_kernels(path))
     made = [read_input(option) for option in request.inputs]
     names = [option.name for option in made]
     if not request.launch:
@@ -102,12 +112,21 @@ def read_cuda_file(request: Request) -> Problem:
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
-            _module(path, kernel, called, [option.name for option in made], outputs, launch),
+            _module(path.relative_to(top), kernel, called, names[: len(made)], outputs, launch),
         ),
         against=compared.called,
         references=references,
         compiles=True,
     )
+
+
+def _with_kernels(path: Path) -> str:
+    """Return what to try in place of a file without kernels: those beside it that have some."""
+    sources = [one for end in ("*.cu", "*.cuh") for one in sorted(path.parent.glob(end))]
+    texts = {one.name: readable_text(one) for one in sources if one.stat().st_size < bounds.FILE}
+    others = [name for name, text in texts.items() if "__global__" in text and name != path.name]
+    including = [name for name in others if f'"{path.name}"' in texts[name]]
+    return f"name the file with one{': ' if others else ''}{', '.join(including or others)}"
 
 
 def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
@@ -122,7 +141,8 @@ def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
 def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
     """The options that this kernel needs; with a ``main()``, also how the program is profiled."""
     wanted = parameters_of(entry.parameters)
-    size = next((one.name for one in wanted if not one.is_pointer), "1048576")
+    sizes = [one.name for one in wanted if one.type in WHOLE and not one.is_pointer]
+    size = sizes[0] if len(sizes) == 1 else str(ELEMENTS)
     names = ", ".join(one.name for one in wanted)
     instance = "" if entry.template is None else "<...>"
     bare = entry.name.rpartition("::")[2]
@@ -169,7 +189,7 @@ def _module(
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{path.name}", "{kernel}", compiler="{PROGRAM}"{more})
+kernel = cuda.kernel("{path.as_posix()}", "{kernel}", compiler="{PROGRAM}"{more})
 
 
 def cdiv(a, b):

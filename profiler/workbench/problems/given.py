@@ -551,13 +551,16 @@ def stored(place: Path) -> torch.Tensor:
     return tensor
 
 
-def call(function: Callable[..., Any], inputs: Inputs, *, data: bool = False) -> Any:
+def call(
+    function: Callable[..., Any], inputs: Inputs, *, data: bool = False, some: bool = False
+) -> Any:
     """Call a function on the inputs: it makes one tensor, or several.
 
-    ``data``: they are its one argument, put together again. For a function that returns nothing,
-    the result is what it was given to write into.
+    ``data``: they are its one argument, put together again. ``some``: those that it names, if it
+    names all that it takes. For a function that returns nothing, the result is what it was given
+    to write into.
     """
-    whole, fresh = filled(inputs)
+    whole, fresh = filled(_named_by(function, inputs) if some else inputs)
     arguments, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
     return _of(function, arguments, fresh, keywords)
 
@@ -672,6 +675,13 @@ def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inpu
         elif parameter.kind is parameter.POSITIONAL_ONLY and by_name:
             positional.append(parameter.default)
     return positional, {**by_name, **others}
+
+
+def _named_by(function: Callable[..., Any], inputs: Inputs) -> Inputs:
+    parameters = inspect.signature(function).parameters.values()
+    required = {p.name for p in parameters if p.default is p.empty}
+    named = {p.name: inputs[p.name] for p in parameters if p.name in inputs}
+    return named if named and required <= named.keys() else inputs
 
 
 def _is_tensor(value: Any) -> bool:

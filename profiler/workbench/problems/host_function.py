@@ -34,8 +34,9 @@ from workbench.problems.user_files import (
     parsed,
     read_input,
     together,
+    top_of_includes,
 )
-from workbench.study.files import read_text
+from workbench.study.files import readable_text, require_readable
 
 USUAL, CHALLENGE, BASE = "solve", "challenge.py", "core/challenge_base.py"
 STAND_IN = b"""class ChallengeBase:
@@ -59,13 +60,14 @@ def host_functions(text: str) -> dict[str, str]:
 def is_of(request: Request) -> bool:
     if request.source.suffix not in (".cu", ".cuh") or request.launch:
         return False
-    return (request.function or USUAL) in host_functions(read_text(request.source, bounds.SOURCE))
+    require_readable(request.source, bounds.SOURCE)
+    return (request.function or USUAL) in host_functions(readable_text(request.source))
 
 
 def read_host_function(request: Request) -> Problem:
     """Raises UsageError where an input is missing, or of a type that ctypes has not."""
     path, function = request.source, request.function or USUAL
-    wanted = parameters_of(host_functions(read_text(path, bounds.SOURCE))[function])
+    wanted = parameters_of(host_functions(readable_text(path))[function])
     for one in wanted:
         if not one.ctype:
             raise UsageError(
@@ -78,9 +80,11 @@ def read_host_function(request: Request) -> Problem:
     # A function whose every tensor may be written changes them in place.
     reads = any(one.is_read_only for one in wanted if one.is_pointer)
     outputs = [one.name for one in wanted if reads and one.is_pointer and not one.is_read_only]
-    files = together(path)
+    top = top_of_includes(path)
+    files = together(path, top)
+    source = path.relative_to(top).as_posix()
     binding = f"{path.stem}_{function}.py"
-    files[binding] = _binding(path.name, function, wanted).encode()
+    files[binding] = _binding(source, function, wanted).encode()
     loads = f'_given = given.File(__file__, "{binding}")'
     call = f"given.called(_given.{function}, inputs)"
     theirs: list[Versus] = []
@@ -106,7 +110,7 @@ def read_host_function(request: Request) -> Problem:
         made = made_text([by_name[name] for name in names])
         setup, made = "", f"given.without({made}, {literal(outputs)})"
     references = [
-        replace(one, expression=one.expression.replace(", inputs)", ", given.read(inputs))"))
+        replace(one, expression=one.expression.replace(", inputs", ", given.read(inputs)"))
         for one in compared_with(request, path.parent, theirs)
     ]
     if not references:
@@ -160,7 +164,7 @@ from torch.utils.cpp_extension import load
 _library = ctypes.CDLL(
     load(
         "{library}",
-        [str(Path(__file__).with_name("{source}"))],
+        [str(Path(__file__).parent / "{source}")],
         extra_cuda_cflags=["-O3", "-lineinfo"],
         is_python_module=False,
     )

@@ -8,10 +8,12 @@ with where ``--vs`` names nothing else.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from workbench.errors import UsageError, nearest, unknown
+from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
     COMPILE,
@@ -29,22 +31,62 @@ from workbench.problems.user_files import (
     read_input,
     required_parameters,
 )
+from workbench.study.files import stands
+from workbench.study.front_ends import how_to_install
 from workbench.words import Parameter
 
 INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
 JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics", "cuda.jit", "ct.kernel")
+JIT += ("cute.kernel", "wp.kernel")
 FILE = "_given"
 LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
+WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
+MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
 LAUNCHED = """add one, and try {file}:run; docs/front-ends.md has these lines for each language
     def run(x):
         out = torch.empty_like(x)
-        {kernel}[grid, block](x, out)
+        {kernel}[{grid}]({parameters})
         return out"""
 
 
 def read_python_function(request: Request) -> Problem:
-    """Raises UsageError for a file without a function or inputs, or with several functions."""
+    """Raises UsageError for a file without a function or inputs, or with several functions, and
+    EnvironmentLacks if it also imports what is not installed.
+    """
+    try:
+        return _read(request)
+    except UsageError as error:
+        if not request.elsewhere:
+            require_imports(request.source, f"; then {error.hint}" if error.hint else "")
+        raise
+
+
+def require_imports(path: Path, then: str) -> None:
+    """Raises EnvironmentLacks for the first import at the top of a file that nothing provides."""
+    beside = {p.stem for folder in (path.parent, *path.parents[:3]) for p in folder.glob("*")}
+    for node in parsed(path).body:
+        if isinstance(node, ast.ImportFrom) and node.level and node.module:
+            first, local = node.module.partition(".")[0], path.parents[node.level - 1]
+            if not any(stands(local / name) for name in (first, f"{first}.py")):
+                raise EnvironmentLacks(
+                    f"{path.name} imports .{node.module}, which is not there",
+                    hint=f"build the package first: what it builds is .{node.module}{then}",
+                )
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            first = name.partition(".")[0]
+            provided = first in (*beside, *WITH_TORCH, *sys.modules) or find_spec(first)
+            if not provided:
+                raise EnvironmentLacks(
+                    f"{path.name} imports {name}, which is not installed here",
+                    hint=f"{how_to_install(name)}{then}",
+                )
+
+
+def _read(request: Request) -> Problem:
     path = request.source
     tree = parsed(path)
     function = pick(path, tree, request.function)
@@ -88,7 +130,7 @@ def read_python_function(request: Request) -> Problem:
     theirs = Versus(
         f"{path.name}:{REFERENCE}",
         f'_versus = given.File(__file__, "{inside}")',
-        f"given.call(_versus.{REFERENCE}, inputs)",
+        f"given.call(_versus.{REFERENCE}, inputs, some=True)",
     )
     has_own = REFERENCE in functions(tree) and not request.versus
     references = compared_with(request, path.parent, [theirs] if has_own else [], compiled)
@@ -126,7 +168,7 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
                 f"{path.name}:{wanted} is a kernel, which a function of Python launches",
                 hint=f"name that function: {', '.join(candidates)}"
                 if candidates
-                else LAUNCHED.format(file=path.name, kernel=wanted),
+                else launched(path, defined[wanted]),
             )
         name, _, attribute = wanted.partition(".")
         if name in classes(tree) and attribute in ("", "apply", "forward"):
@@ -146,9 +188,13 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
+        tried = [name for name in candidates if not name.startswith(MEASURING)]
+        launching = [name for name in tried if _launches(defined[name])]
+        if len(launching) == 1:
+            return launching[0]
         raise UsageError(
             f"{path.name} has several functions: {', '.join(candidates)}",
-            hint=f"name one: {path.name}:{candidates[-1]}",
+            hint=f"name one: {path.name}:{(launching or tried or candidates)[-1]}",
         )
     if of_torch := [
         n
@@ -160,6 +206,11 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
         raise UsageError(
             f"{path.name} has several classes: {', '.join(of_torch)}",
             hint=f"name one: {path.name}:{of_torch[-1]}",
+        )
+    if kernels := [node for node in defined.values() if is_kernel(node)]:
+        raise UsageError(
+            f"{path.name} has no function that launches its kernels",
+            hint=launched(path, kernels[-1]),
         )
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -174,6 +225,29 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     raise UsageError(
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
+    )
+
+
+def launched(path: Path, kernel: ast.FunctionDef) -> str:
+    """Return the function to write for a kernel that none launches."""
+    is_triton = any("triton" in ast.unparse(mark) for mark in kernel.decorator_list)
+    names = (
+        f"{a.arg}=..." if a.annotation and "constexpr" in ast.unparse(a.annotation) else a.arg
+        for a in kernel.args.args
+    )
+    grid = "(blocks,)" if is_triton else "grid, block"
+    return LAUNCHED.format(
+        file=path.name, kernel=kernel.name, grid=grid, parameters=", ".join(names)
+    )
+
+
+def _launches(node: ast.FunctionDef) -> bool:
+    """Whether a function has a launch: ``kernel[grid](...)``, or ``kernel(...).launch(...)``."""
+    calls = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    return any(
+        isinstance(called, ast.Subscript)
+        or (isinstance(called, ast.Attribute) and called.attr == "launch")
+        for called in calls
     )
 
 
@@ -227,6 +301,12 @@ def require_inputs(
     open_ended = node is None or node.args.kwarg is not None or node.args.vararg is not None
     required = required_parameters(node) if node else []
     missing = [name for name in required if name not in names]
+    if node and not parameters(node) and not open_ended:
+        raise UsageError(
+            f"{function}() of {path.name} takes no tensors",
+            hint=f"the whole program: workbench profile -- python {path.name}; or name a function "
+            "of tensors",
+        )
     if not made or (missing and not open_ended):
         named = ", ".join(missing or names_taken) or "its tensors"
         first = (missing or names_taken or ["x"])[0]

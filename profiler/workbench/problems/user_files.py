@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,13 @@ from types import MappingProxyType
 from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
-from workbench.study.files import no_file, read_text, require_readable, stands
+from workbench.study.files import (
+    no_file,
+    read_text,
+    readable_text,
+    require_readable,
+    stands,
+)
 from workbench.study.front_ends import how_to_install
 from workbench.study.workspace import folder_name
 from workbench.words import Parameter
@@ -230,7 +237,9 @@ def literal(value: object) -> str:
 _NAMED_FILE = re.compile(r"""["']([\w./-]+\.\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 TEXT = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc")
+HEADERS = (".h", ".cuh", ".hpp", ".inl")
 INIT = "__init__.py"
+ABOVE, MOST_FOLDERS = 5, 1000  # that are searched for a header
 
 
 def parsed(path: Path) -> ast.Module:
@@ -287,16 +296,21 @@ def gathered(path: Path) -> tuple[str, dict[str, bytes]]:
 def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
     """The file and, through what they import, include or name in a string, those beside it.
 
-    By their names below ``top``, the folder of the first one. Raises UsageError for a name that a
-    study needs for itself.
+    By their names below ``top``, the folder of the first one. A header of another folder comes
+    under the name that it is included by, and C++ without what is not UTF-8 in it. Raises
+    UsageError for a name that a study needs for itself.
     """
     folder = top or path.parent
     contents: dict[str, bytes] = {}
     queue = [path.relative_to(folder).as_posix()]
     while queue:
         name = posixpath.normpath(queue.pop(0))
+        if name in contents or name.startswith(".."):
+            continue
         file = folder / name
-        if name in contents or name.startswith("..") or no_file(file):
+        if no_file(file) and file.suffix in HEADERS:
+            file = header_elsewhere(path, name) or file
+        if no_file(file):
             continue
         if file.suffix in TEXT:
             require_readable(file, bounds.SOURCE)
@@ -309,7 +323,36 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
         contents[name] = file.read_bytes()
         if file.suffix in TEXT:
             queue += _named(file, folder, name)
+        if file.suffix in TEXT[1:]:
+            contents[name] = contents[name].decode("utf-8-sig", "replace").encode()
     return contents
+
+
+def top_of_includes(path: Path) -> Path:
+    """The folder that has a source of C++ and what it includes from the folders above its own."""
+    included = _INCLUDE.findall(readable_text(path))
+    levels = max((name.count("../") for name in included if name.startswith("../")), default=0)
+    return path.parents[min(levels, len(path.parents) - 1)]
+
+
+def header_elsewhere(path: Path, name: str) -> Path | None:
+    """The one file whose path ends with the name of a header, below the nearest folder above
+    ``path`` that has any; in the repository, or three folders up.
+    """
+    above = list(path.parents)[:ABOVE]
+    tops = [place for place, folder in enumerate(above) if (folder / ".git").exists()]
+    wanted, seen = name.rpartition("/")[2], 0
+    for folder in above[: tops[0] + 1 if tops else 3]:
+        fits = []
+        for inner, folders, files in os.walk(folder):
+            folders[:] = [one for one in folders if not one.startswith(".")]
+            fits += [Path(inner, wanted)] if wanted in files else []
+            seen += 1
+            if seen > MOST_FOLDERS:
+                return None
+        if exact := [one for one in fits if one.as_posix().endswith(f"/{name}")]:
+            return exact[0] if len(exact) == 1 else None
+    return None
 
 
 def _named(file: Path, top: Path, name: str) -> Iterator[str]:
@@ -490,7 +533,7 @@ def _of_file(text: str, folder: Path) -> Versus:
         )
     name, files = gathered(path)
     loads = f'_versus = given.File(__file__, "{name}")'
-    call = f"given.call(_versus.{function}, inputs)"
+    call = f"given.call(_versus.{function}, inputs, some=True)"
     return Versus(f"{path.name}:{function}", loads, call, files=files)
 
 

@@ -145,9 +145,9 @@ class TrialRun:
             self.require_small(shape)
         inputs = self.drawn(shape)
         tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
-        if not tensor_inputs:
+        if not inputs:
             raise UsageError(
-                "the inputs have no tensor", hint="inputs() returns a dict or a tuple of tensors"
+                "there are no inputs", hint="inputs() returns a dict or a tuple of tensors"
             )
         for name, value in tensor_inputs.items():
             if value.device.type != self.device.type:
