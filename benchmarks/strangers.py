@@ -31,7 +31,7 @@ from pathlib import Path, PurePosixPath
 from statistics import median
 
 TABLE = Path(__file__).with_suffix(".toml")
-REFERENCES = Path(__file__).with_name("strangers_vs.py")
+REFERENCES = Path(__file__).with_name("problems") / "strangers_vs.py"
 SECONDS = 120  # of one file
 MOST = 6  # files of a repository
 REFUSED = "refused: "

@@ -814,3 +814,89 @@ def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: Patch) -> 
     wanted = measure.Wanted(cast(Any, target), ["a"], profile=False)
     assert wanted.plan(fresh=True).captured == ()
     assert replace(wanted, profile=True).plan(fresh=True).captured == ("a",)
+
+
+KERNEL = "__global__ void twice(float* a, float* b, int n) { b[0] = LIMIT * a[0]; }\n"
+
+
+def test_headers_come_from_other_folders(tmp_path: Path) -> None:
+    for name in ("common/include/limits.cuh", "kernels/deep/twice.cu", "kernels/own.h", ".git/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "common/include/limits.cuh").write_text('#include "more.h"\n#define LIMIT 2\n')
+    (tmp_path / "common/include/more.h").write_text("// it includes nothing\n")
+    (tmp_path / "kernels/own.h").write_bytes(b"\xef\xbb\xbf// \xd6\xd0 is no UTF-8\n")
+    path = tmp_path / "kernels/deep/twice.cu"
+    path.write_bytes(b'#include "limits.cuh"\n#include "../own.h"\n// \xd6\xd0\n' + KERNEL.encode())
+    files = problem(
+        path,
+        launch="twice<<<1, 1>>>(a, b, n)",
+        inputs=("a=randn(8)", "n=8"),
+        outputs=("b=empty_like(a)",),
+        versus="torch.neg",
+    )
+    assert {*files.files} == {"deep/twice.cu", "deep/limits.cuh", "deep/more.h", "own.h"}
+    assert 'cuda.kernel("deep/twice.cu"' in files.baseline.text
+    assert files.files["own.h"].decode().startswith("// \ufffd")
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "hint"),
+    [
+        ("import no_such\ndef f(x): ...\ndef g(x): ...\n", "no_such, which is", "g"),
+        ("from ._ops import ops\ndef f(x): ...\n", "imports ._ops, which", "build the package"),
+        ("def report():\n    print(1)\n", "takes no tensors", "profile -- python mine.py"),
+        (
+            "import triton\nfrom triton import language as tl\n@triton.jit\ndef k(x_ptr, n, "
+            "B: tl.constexpr):\n    x = tl.load(x_ptr)\n",
+            "no function that launches",
+            "k[(blocks,)](x_ptr, n, B=...)",
+        ),
+    ],
+)
+def test_the_first_obstacle_is_named(text: str, said: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError) as error:
+        problem(file(tmp_path, text))
+    assert said in error.value.message
+    assert hint in error.value.hint
+
+
+def test_the_function_that_launches_is_tried(tmp_path: Path) -> None:
+    text = "def add(x):\n    k[(1,)](x)\n    return x\ndef plain(x): ...\n"
+    text += "def test_add(x):\n    k[1](x)\n"
+    assert problem(file(tmp_path, text), inputs=("x=randn(8)",)).name == "add"
+
+
+def test_a_reference_takes_the_inputs_that_it_names(tmp_path: Path) -> None:
+    text = "def solve(a, out, n):\n    out.copy_(a * n)\n\ndef reference(n, a):\n    return a * n\n"
+    found = problem(file(tmp_path, text), inputs=("a=randn(8)", "out=zeros(8)", "n=3"))
+    assert "some=True" in found.expression
+    inputs = {"a": X, "out": X * 0, "n": 3}
+    assert torch.equal(call(lambda n, a: a * n, inputs, some=True), X * 3)
+    with pytest.raises(UsageError, match="takes no 'out'"):
+        call(lambda n, a: a * n, inputs)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [
+        ("void f(int *a, int *b, int *c)", "'b=randint(0,100,|'c=empty_like(a)'"),
+        ("void f(void)", "cdiv(1048576, 256), 256>>>()' --vs"),
+        ("void f(uint8_t* in, int m[N][N], int w, int h)", "w=1024|(1048576,dtype=int32)'"),
+        ("void f(unsigned char* in, int n)", "in_=randint(0,100,(1048576,),dtype=uint8)"),
+    ],
+)
+def test_the_hint_of_a_kernel_can_be_typed(kernel: str, options: str, tmp_path: Path) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text(f"__global__ {kernel} {{ }}\n")
+    with pytest.raises(UsageError) as error:
+        problem(path)
+    assert all(option in error.value.hint for option in options.split("|"))
+
+
+def test_a_header_without_kernels_names_the_file_that_has_them(tmp_path: Path) -> None:
+    (tmp_path / "k.cuh").write_text("void launch();\n")
+    (tmp_path / "k.cu").write_text('#include "k.cuh"\n__global__ void k() {}\n')
+    (tmp_path / "other.cu").write_text("__global__ void k() {}\n")
+    with pytest.raises(UsageError) as error:
+        problem(tmp_path / "k.cuh")
+    assert error.value.hint == "name the file with one: k.cu"

@@ -37,8 +37,10 @@ from workbench.words import Parameter
 
 INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
-JIT = ("triton.jit", "jit", "triton.autotune", "triton.heuristics", "cuda.jit", "ct.kernel")
-JIT += ("cute.kernel", "wp.kernel")
+JIT = (
+    *("triton.jit", "jit", "triton.autotune", "triton.heuristics"),
+    *("cuda.jit", "ct.kernel", "cute.kernel", "wp.kernel"),
+)
 FILE = "_given"
 LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
 WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU

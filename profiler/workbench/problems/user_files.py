@@ -309,7 +309,8 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
             continue
         file = folder / name
         if no_file(file) and file.suffix in HEADERS:
-            file = header_elsewhere(path, name) or file
+            inside = path.parent.relative_to(folder).as_posix()
+            file = header_elsewhere(path, posixpath.relpath(name, inside)) or file
         if no_file(file):
             continue
         if file.suffix in TEXT:
