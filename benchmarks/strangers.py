@@ -34,7 +34,7 @@ TABLE = Path(__file__).with_suffix(".toml")
 REFERENCES = Path(__file__).with_name("problems") / "strangers_vs.py"
 SECONDS = 120  # of one file
 MOST = 6  # files of a repository
-REFUSED = "refused: "
+REFUSED, FAILED = "refused: ", "failed: "
 DEFINES = re.compile(
     rb"__global__|@triton\.jit|@cute\.(jit|kernel)|@tilelang\.jit|T\.prim_func|load_inline|"
     rb'@cuda\.jit|RawKernel|@ct\.kernel|@wp\.kernel|extern "C" void solve|@T\.'
@@ -89,6 +89,9 @@ class Tried:
             if one.startswith(REFUSED):
                 words, _, hinted = one[len(REFUSED) :].partition("; hint: ")
                 if self.verdict == "refused" and words in error and hint and hinted in hint:
+                    return True
+            elif one.startswith(FAILED):
+                if self.verdict == "failed" and one[len(FAILED) :] in self.said:
                     return True
             elif self.verdict == one and (one != "correct" or self.microseconds is not None):
                 return True
