@@ -179,8 +179,7 @@ def test_the_card_tells_what_it_supports_and_what_was_measured(package: Path) ->
     text = (package / "CARD.md").read_text()
     told = shipped(package)
     time = next(time for time in told.times if time.shape == "8192x8192")
-    assert f"| 8192x8192 | {time.microseconds:.0f} | {time.ratio:.3g}x [" in text
-    assert "Tensors x of 2 dimensions on one GPU, of float32; bfloat16; float16." in text
+    assert f"| 8192x8192 | {round(time.microseconds, 2)} | {time.ratio:.3g}x [" in text
     assert "PyTorch, x.t().contiguous() answers all other calls" in text
     assert "**kept** at 8192x8192, measured on NVIDIA H200" in text
     assert text.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n---\n")
@@ -311,13 +310,13 @@ def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> 
     variants = [study.variants["tma"]]
     path = root / "kernels" / "transpose" / "tma.py"
     refused = {
-        "import workbench": "itself",
+        "import workbench": "workbench",
         "from workbench.errors import UsageError": "errors.UsageError",
         "from workbench.problems import given\ngiven.Layer": "given.Layer",
     }
     for text, what in refused.items():
         path.write_text(f"{text}\n")
-        with pytest.raises(UsageError, match=rf"tma.py:\d uses {what} of the workbench, which"):
+        with pytest.raises(UsageError, match=rf"tma.py uses {what} of the workbench, which"):
             sources_of(study, variants)
     path.write_text(
         "from workbench.cuda import tensor_map\nfrom workbench import Shape, cuda\n"

@@ -23,7 +23,6 @@ from workbench.app.target import Target, require_arch
 from workbench.app.weigh import needed_by, reference_of, times_of
 from workbench.children import temporary_folder
 from workbench.cuda.includes import expand_includes
-from workbench.derive.speedup import LEVEL
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped, ShippedTime
@@ -31,9 +30,8 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Row
 from workbench.load import VariantEvidence, fullest_timing, load
 from workbench.render.document.phrases import NOT_JUDGED
-from workbench.render.numbers import number
 from workbench.render.templates import rendered, template_environment
-from workbench.run.protocol import Domain, ShippedKernel
+from workbench.run.protocol import ShippedKernel
 from workbench.run.recording import now
 from workbench.run.repository import repository_of
 from workbench.run.side_jobs import packable
@@ -42,7 +40,7 @@ from workbench.study.front_ends import kept_between_calls
 from workbench.study.model import Study, Variant, base_name
 from workbench.study.sources import Fingerprints, named_from, source_files
 from workbench.study.workspace import Workspace, including, packaged_content
-from workbench.words import ABSENT, CheckResult, GateState, Status, Verdict
+from workbench.words import CheckResult, GateState, Status, Verdict
 
 MEASURE = "`workbench ablate` measures it where there is a GPU with ncu"
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -154,7 +152,7 @@ def ship(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(".workbench-ship-", folder.parent) as scratch:
         made = scratch / folder.name
-        shipped = write(target, package, facts, shipped, learned.kernels, learned.domain, made)
+        shipped = write(target, package, facts, shipped, learned.kernels, made)
         with alone(folder):
             require_room(folder)
             made.rename(folder.resolve())  # whole or not at all
@@ -212,7 +210,6 @@ def write(
     facts: Facts,
     shipped: Shipped,
     kernels: Sequence[ShippedKernel],
-    domain: Domain,
     folder: Path,
 ) -> Shipped:
     """Write the files, and return the record with their hashes."""
@@ -221,19 +218,16 @@ def write(
     licence, licence_text = licence_of(target.workspace)
     variant, reference = study.variants[facts["variant"]], reference_of(study)
     python, sources = sources_of(study, [variant, *([reference] if reference else [])])
-    packages = needed_by([text for file, text in python.items() if file != "study.py"])
     values = {
         "facts": facts,
         "shipped": shipped,
         "distribution": name,
         "title": plain(study.ladder.title or study.name),
         "key_change": plain(shipped.key_change),
-        "needs": [package for package in packages if package],
+        "needs": needed_by([text for file, text in python.items() if file != "study.py"]),
         "reference": plain(reference.title or reference.name) if reference else "The study's code",
         "compared": next((time.reference for time in shipped.times if time.reference), "reference"),
-        "rows": [time_row(time) for time in shipped.times],
         "timed": [time.shape for time in shipped.times if time.shape in facts["checked"]],
-        "domain": list(described(domain, facts)),
         "licence": licence,
         "has_licence": licence_text is not None,
     }
@@ -298,33 +292,27 @@ def sources_of(study: Study, variants: Sequence[Variant]) -> tuple[dict[str, str
         for path in [*paths, *named_from(study.folder, "study.py")]
     }
     python = {name: text for name, text in texts.items() if name.endswith(".py")}
-    offered = {
-        node.name
-        for node in ast.parse(read_text(packaged_content() / "templates/package/given.py")).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
+    given = read_text(packaged_content() / "templates" / "package" / "given.py")
+    offered = {*PORTABLE, *(f"given.{name}" for name in re.findall(r"^def (\w+)", given, re.M))}
     for name, text in python.items():
-        for node in ast.walk(ast.parse(text)):
-            wanted = [what for what in _of_workbench(node) if what not in PORTABLE]
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "given":
-                wanted += [f"given.{node.attr}"] if node.attr not in offered else []
-            if wanted:
-                raise UsageError(
-                    f"{name}:{getattr(node, 'lineno', 0)} uses {wanted[0]} of the workbench, "
-                    "which does not travel",
-                    hint=f"what does: from workbench import {', '.join(PORTABLE[:-1])}; and of "
-                    "`try`, a Python function with inputs() or --input",
-                )
+        wanted = [what for node in ast.walk(ast.parse(text)) for what in of_workbench(node)]
+        if refused := [what for what in wanted if what not in offered]:
+            raise UsageError(
+                f"{name} uses {refused[0]} of the workbench, which does not travel",
+                hint=f"what does: from workbench import {', '.join(PORTABLE[:-1])}; and of `try`, "
+                "a Python function with inputs() or --input",
+            )
         for pattern, moved in MOVED.items():
             python[name] = re.sub(pattern, moved, python[name], flags=re.MULTILINE)
     return python, {name: text for name, text in texts.items() if name not in python}
 
 
-def _of_workbench(node: ast.AST) -> Iterator[str]:
-    """What a statement imports of it; ``import workbench`` would give all of it."""
+def of_workbench(node: ast.AST) -> Iterator[str]:
+    """What a node of a file uses of it; ``import workbench`` would give all of it."""
     if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-        yield from ("itself" for name in names if name.partition(".")[0] == "workbench")
+        yield from (alias.name for alias in node.names if alias.name.startswith("workbench"))
+    elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "given":
+        yield f"given.{node.attr}"
     elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "workbench":
         inside = (node.module or "").removeprefix("workbench").removeprefix(".")
         names = [alias.name for alias in node.names]
@@ -378,31 +366,6 @@ def schema(arguments: Sequence[tuple[str, str]], outputs: int) -> str:
     tensors = ", ".join(["Tensor"] * outputs)
     typed = ", ".join(f"{kind} {name}" for name, kind in arguments)
     return f"({typed}) -> {tensors if outputs == 1 else f'({tensors})'}"
-
-
-def described(domain: Domain, facts: Facts) -> Iterator[str]:
-    """The inputs that the variant answers, in words."""
-    names = [name for name, kind in facts["arguments"] if kind == "Tensor"]
-    for case in domain.cases:
-        shapes = [f"{name} of {rank}" for name, rank in zip(names, case.ranks, strict=True)]
-        types = "; ".join(" and ".join(dict.fromkeys(each)) for each in case.dtypes)
-        yield f"Tensors {', '.join(shapes)} dimensions on one GPU, of {types}."
-        for places, extent in case.same:
-            sizes = ", ".join(f"{names[which]}.shape[{place}]" for which, place in places)
-            yield f"{sizes}: {extent or 'equal'}."
-    for name, values in domain.values.items():
-        if values:
-            yield f"{name} is {' or '.join(map(repr, values))}."
-
-
-def time_row(time: ShippedTime) -> list[str]:
-    ratio = ABSENT
-    if time.ratio is not None:
-        level = "" if time.level == LEVEL else f" at {time.level} %"
-        interval = "" if time.low is None else f" [{time.low:.3g}, {time.high:.3g}]{level}"
-        ratio = f"{time.ratio:.3g}x{interval}"
-    error = ABSENT if time.times_reference is None else f"{time.times_reference:.3g}x"
-    return [time.shape, number(time.microseconds), ratio, error]
 
 
 def plain(text: str) -> str:
