@@ -181,7 +181,7 @@ def test_the_card_tells_what_it_supports_and_what_was_measured(package: Path) ->
     time = next(time for time in told.times if time.shape == "8192x8192")
     assert f"| 8192x8192 | {round(time.microseconds, 2)} | {time.ratio:.3g}x [" in text
     assert "PyTorch, x.t().contiguous() answers all other calls" in text
-    assert "**kept** at 8192x8192, measured on NVIDIA H200" in text
+    assert "**kept**, judged at 8192x8192, measured on NVIDIA H200" in text
     assert text.startswith("---\nlibrary_name: kernels\nlicense: apache-2.0\n---\n")
 
 
