@@ -14,6 +14,7 @@ files that are refused without one; ``--all`` tries all. Other options are those
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import queue
@@ -228,6 +229,8 @@ def main() -> int:
     done, began = recorded(results), time.monotonic()
     chosen = [s for s in strangers() if asked.only in s.label and s.label not in done]
     chosen = [s for s in chosen if s.needs_gpu == bool(asked.gpus) or asked.all]
+    # A part of them is a sample: the order has nothing to do with the repository.
+    chosen.sort(key=lambda one: hashlib.sha256(one.label.encode()).digest())
     gpus: queue.SimpleQueue[str] = queue.SimpleQueue()
     for job in range(asked.jobs):
         gpus.put(str(job % asked.gpus) if asked.gpus else "")

@@ -686,6 +686,12 @@ TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
 ]
 
 
+def test_a_function_may_take_numbers_alone(tmp_path: Path, monkeypatch: Patch) -> None:
+    path = file(tmp_path, "import torch\ndef length(n):\n    return torch.ones(n)\n")
+    trial = called(tmp_path, monkeypatch, "cpu", path=path, inputs=("n=3",), versus="torch.ones")
+    assert (trial.inputs, trial.outputs, trial.dtype) == ({}, ("float32[3]",), "float32")
+
+
 def called(tmp_path: Path, monkeypatch: Patch, device: str, **given: Any) -> Learned:
     found = problem(given.pop("path"), **given)
     write(found, tmp_path / "made", TrialFacts())

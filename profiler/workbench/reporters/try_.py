@@ -107,7 +107,7 @@ def attempt_blocks(done: Attempt, *, profiled: bool) -> list[Block]:
 def introduction(problem: Problem, trial: Learned) -> list[Block]:
     """Return what it is, what goes in and out, and what it is checked against."""
     inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
-    lines = [words(f"takes {inputs}; gives {', '.join(trial.outputs)}")]
+    lines = [words(f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}")]
     lines.append(words(checked_by(problem, trial)))
     if trial.larger is not None:
         lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))

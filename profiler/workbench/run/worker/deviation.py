@@ -240,8 +240,8 @@ def tensor_words(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def dtype_of(inputs: Mapping[str, torch.Tensor]) -> str:
-    """Name the type of the largest input, floating-point ones before others."""
+def dtype_of(inputs: Mapping[Any, torch.Tensor]) -> str:
+    """Name the type of the largest tensor, floating-point ones before others."""
     ranked = sorted(inputs.values(), key=lambda t: (t.is_floating_point(), size_of(t)))
     return str(ranked[-1].dtype).removeprefix("torch.")
 

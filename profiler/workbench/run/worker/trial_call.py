@@ -116,16 +116,17 @@ class TrialRun:
         for shape in self.job.shapes[1:]:
             others = without(self.inputs(shape), changed_inputs["destinations"])
             self.add(shape, others, self.study.plain(others))
+        outputs = tensors(expected if seen is None else seen)
         return Learned(
             inputs={n: tensor_words(value) for n, value in tensor_inputs.items()},
-            outputs=tuple(map(tensor_words, tensors(expected if seen is None else seen))),
+            outputs=tuple(map(tensor_words, outputs)),
             differs=self.differs,
             destinations=changed_inputs["destinations"],
             in_place=changed_inputs["in_place"],
             exact=not refusal,
             refusal=refusal,
             rounds=self.rounds,
-            dtype=dtype_of(tensor_inputs),
+            dtype=dtype_of(tensor_inputs or dict(enumerate(outputs))),
             bytes=self.bytes,
             largest=self.largest,
             errors=errors,
