@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from folders import unpacked
@@ -24,7 +24,8 @@ NOT_IN_THE_GRAPH = r"launched nothing|nodes|cannot be captured"
 @dataclass(frozen=True)
 class Cheat:
     """A variant of the workspace, with one of ``verdicts``. ``told`` is found in the reason of one
-    of ``gates``, failed; "" where any reason will do.
+    of ``gates``, failed; "" where any reason will do. ``late``: it was written when the bounds of
+    the checks were fixed, on 2026-11-29.
     """
 
     variant: str
@@ -32,6 +33,7 @@ class Cheat:
     told: str
     gates: tuple[str, ...] = GATES
     verdicts: tuple[str, ...] = ("wrong",)
+    late: bool = False
 
     def finds(self, text: str) -> bool:
         return re.search(self.told, text, re.IGNORECASE) is not None
@@ -48,6 +50,10 @@ def without_effect(family: str, variant: str) -> Cheat:
 def not_kept(family: str, variant: str) -> Cheat:
     """It harms itself, or another clock than its own finds it: that decides what it ends with."""
     return Cheat(variant, family, "", verdicts=NOT_KEPT)
+
+
+def late(family: str, variant: str) -> Cheat:
+    return replace(not_kept(family, variant), late=True)
 
 
 CHEATS = (
@@ -137,6 +143,29 @@ CHEATS = (
     not_kept("referee", "garbles_layouts"),
     not_kept("referee", "faster_for_the_referee"),
     not_kept("slowed reference", "slower_for_others"),
+    late("telling checks apart", "skips_maximum_in_graphs"),
+    late("left-out work", "sums_to_nan"),
+    late("left-out work", "claims_a_tenth"),
+    late("referee", "leaves_out_stamps"),
+    late("referee", "widens_neighbours"),
+    late("referee", "writes_its_inputs"),
+    late("referee", "mends_the_digest"),
+    late("referee", "leaves_gaps"),
+    late("referee", "stops_the_referee"),
+    late("referee", "starves_the_referee"),
+    late("referee", "busy_for_others"),
+    late("referee", "leaves_a_kernel_running"),
+    late("referee", "writes_into_the_referee"),
+    late("referee", "writes_what_is_lent"),
+    late("referee", "kills_the_auditor"),
+    late("referee", "kills_the_referee"),
+    late("referee", "kills_from_behind"),
+    late("referee", "never_arrives"),
+    late("referee", "opens_its_gate"),
+    late("referee", "sends_megabytes"),
+    late("referee", "sends_half_a_message"),
+    late("referee", "claims_gigabytes"),
+    late("referee", "tells_another_type"),
 )
 
 
