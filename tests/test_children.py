@@ -191,3 +191,34 @@ def test_a_verb_ends_with_the_server_that_runs_it(
         server.send_signal(how) if how is not None else stdin.close()
         server.wait(SECONDS)
     assert until(lambda: not marked(mark)), marked(mark)
+
+
+def test_what_a_child_leaves_behind_is_ended_and_no_other() -> None:
+    if worker := os.fork():
+        assert os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) == 0
+        return
+    try:  # this process adopts until its end
+        earlier, here = sleeping(), os.getpid()
+        children.adopt()
+        ours, theirs = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(theirs, b"%d" % sleeping())
+            os._exit(0)
+        os.waitpid(child, 0)
+        stray, kept = int(os.read(ours, 20)), sleeping()
+        children.end_strays([kept])
+        assert children._parents().get(stray) is None
+        assert {children._parents()[pid] for pid in (earlier, kept)} == {here}
+        for pid in (earlier, kept):
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def sleeping() -> int:
+    """Fork a process that is there for a minute."""
+    if (pid := os.fork()) == 0:
+        time.sleep(60)
+        os._exit(0)
+    return pid

@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -91,13 +91,35 @@ def _end_the_rest() -> None:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 continue
             is_late = passed > GRACE_SECONDS
-            ours = {pid for pid, parent in _parents().items() if parent == os.getpid()}
+            ours = _children()
             for pid in ours if is_late else ours - told:
                 os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
             told |= ours
             time.sleep(POLL_SECONDS)
     for name in filter(None, answered.page.folders.split(b"\n")):
         shutil.rmtree(os.fsdecode(name), ignore_errors=True)
+
+
+_before: set[int] | None = None
+
+
+def adopt() -> None:
+    """Be the parent of what the children of this process leave behind from now on."""
+    global _before
+    _prctl(_SET_CHILD_SUBREAPER, 1)
+    _before = _children()
+
+
+def end_strays(kept: Collection[int] = ()) -> None:
+    """Kill what was left behind since this process adopts: all its children but those kept."""
+    while _before is not None and (strays := _children() - _before - {*kept}):
+        for pid in strays:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def _children() -> set[int]:
+    return {pid for pid, parent in _parents().items() if parent == os.getpid()}
 
 
 def memory_of(pid: int) -> int:

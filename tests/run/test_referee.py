@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,15 +22,14 @@ from made_records import sessions_job
 from workbench.evidence.records import Witness
 from workbench.run.protocol import Event, Witnessed
 from workbench.run.worker import referee as module
-from workbench.run.worker.auditor import Audited, Auditor, Bare, Claims
-from workbench.run.worker.output import NoResult, Outputs
+from workbench.run.worker.auditor import Audited, Auditor, Bare, Claims, require_dense
+from workbench.run.worker.output import NoResult
 from workbench.run.worker.referee import GatedProcess, Referee, ReplayTimes
 from workbench.run.worker.session_forks import Server
 from workbench.run.worker.timing.gated import (
     ARRIVED,
     CALLS,
     COMMANDS,
-    DIGESTS,
     ENDED,
     GO,
     POSTED,
@@ -37,11 +39,11 @@ from workbench.run.worker.timing.gated import (
     SECRETS,
     SERVED,
     STATE,
+    SUMS,
+    WORDS,
     Layout,
     Page,
     Revealed,
-    digest_of,
-    revealed,
 )
 from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
 from workbench.study.model import Tolerance
@@ -58,17 +60,22 @@ def sum_of(secret: int, call: int) -> float:
 @dataclass(frozen=True)
 class Lies:
     """An executor's: ``skipped`` calls of each replay are not done, and are given any sum;
-    ``mended`` afterwards. It has ``fewer`` replays than it made, ``stops`` behind some, fails, or
-    tells ``garbled`` things.
+    ``mended`` right after its end. It opens its gate ``early``, ``stops`` behind some replays,
+    fails, or says that it is of other ``calls``. It ``kills`` the other children of its parent.
+    ``layouts`` are what it says of its outputs, then ``tells`` when it is asked again, of a message
+    that is ``broken``.
     """
 
     skipped: int = 0
     mended: bool = False
-    fewer: bool = False
+    early: bool = False
     stops: int = 1 << 30
     fails: str = ""
     calls: int = PLAYED_CALLS
-    garbled: bool = False
+    kills: bool = False
+    layouts: bytes = b'{"layouts":[],"counted":[]}'
+    tells: bytes = layouts
+    broken: bool = False
 
 
 HONEST = Lies()
@@ -77,22 +84,22 @@ HONEST = Lies()
 def play(lies: Lies, page: Page, pipe: Connection) -> None:
     """Do what executor and GPU do."""
     words, served, ticket = page.words, 0, 0
-    replays: list[tuple[int, np.ndarray[Any, Any]]] = []
     words[GO], words[CALLS], words[STATE] = 0, lies.calls, READY
     while True:
         while words[POSTED] <= served:
-            pass
+            time.sleep(1e-4)
         served += 1
         command = words[COMMANDS + served % RING]
         if command & REVEAL:
-            told = [honest_sums(s) if lies.mended else sums for s, sums in replays]
-            pipe.send_bytes(np.array(told[lies.fewer :]).tobytes())
-            pipe.send_bytes(revealed(Outputs({}, frozenset())))
+            if lies.broken:
+                os.write(pipe.fileno(), struct.pack("!i", 100) + b"half")
+                time.sleep(60)
+            pipe.send_bytes(lies.tells)
         else:
             ticket += 1
             words[ARRIVED] = ticket
-            while words[GO] < ticket:
-                pass
+            while words[GO] < ticket and not lies.early:
+                os.sched_yield()
             secret = words[SECRETS + ticket % RING]
             end = time.perf_counter() + CALL_SECONDS * (PLAYED_CALLS + 1 - lies.skipped)
             if ticket > lies.stops:
@@ -100,10 +107,12 @@ def play(lies: Lies, page: Page, pipe: Connection) -> None:
             sums = honest_sums(secret)
             sums[: lies.skipped, 0] = 0.25
             while time.perf_counter() < end:
-                pass
-            replays.append((secret, sums))
-            words[DIGESTS + ticket % RING] = digest_of(sums)
+                os.sched_yield()
+            words[SUMS : SUMS + WORDS] = memoryview(sums.tobytes()).cast("I")
             words[ENDED] = ticket
+            if lies.mended:
+                time.sleep(1e-3)
+                words[SUMS : SUMS + WORDS] = memoryview(honest_sums(secret).tobytes()).cast("I")
         words[SERVED] = served
 
 
@@ -117,6 +126,11 @@ class Played(Referee):
     """Its auditor knows the sums, and its bare graphs take no time."""
 
     lies: Lies
+    auditor: int = 0
+
+    def side(self, auditor: GatedProcess, variant: str, lent: Any) -> Any:
+        self.auditor = auditor.pid
+        return super().side(auditor, variant, lent)
 
     def audit_process(self, page: Page, pipe: Connection) -> None:
         pipe.send((1, (float, ())))
@@ -126,7 +140,9 @@ class Played(Referee):
         lies = self.lies if variant == "liar" else HONEST
         if lies.fails:
             raise RuntimeError(lies.fails)
-        pipe.send_bytes(b"{" if lies.garbled else revealed(Outputs({}, frozenset())))
+        if lies.kills:
+            os.kill(self.auditor, signal.SIGKILL)
+        pipe.send_bytes(lies.layouts)
         play(lies, page, pipe)
 
     def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
@@ -142,7 +158,8 @@ class Played(Referee):
 def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
     def judged(lies: Lies) -> Witness:
         monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
-        monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
+        if lies.stops < 100 or lies.broken:
+            monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
         made = Played(sessions_job(controls=("baseline",)), "baseline")
         made.lies = lies
         names: list[str] = []
@@ -174,13 +191,17 @@ def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
     ("lies", "why", "unmeasured"),
     [
         (Lies(skipped=1), "wrong", ""),
-        (Lies(skipped=1, mended=True), "other sums than those that it had", ""),
-        (Lies(fewer=True), "does not have the sums of all replays", ""),
+        (Lies(skipped=1, mended=True), "wrong", ""),
+        (Lies(early=True), "wrong", ""),
         (Lies(stops=5), "", "nothing came for 2 s"),
         (Lies(fails="no such thing"), "", "no such thing"),
         (Lies(calls=0), "its graph has 0 calls", ""),
         (Lies(calls=1 << 20), "its graph has 1048576 calls", ""),
-        (Lies(garbled=True), "does not say how its outputs lie in memory", ""),
+        (Lies(layouts=b"{"), "does not say how its outputs lie in memory", ""),
+        (Lies(tells=b"[" * 5000), "does not say how its outputs lie in memory", ""),
+        (Lies(tells=b" " * (2 << 20)), "", "its message is broken"),
+        (Lies(broken=True), "", "its message is broken"),
+        (Lies(kills=True), "", "its process ended"),
     ],
 )
 def test_one_that_lies_has_no_time_that_counts(
@@ -191,6 +212,16 @@ def test_one_that_lies_has_no_time_that_counts(
     assert bool(why) == bool(answer.why)
     assert unmeasured in answer.unmeasured
     assert bool(unmeasured) == bool(answer.unmeasured)
+
+
+def test_who_kills_what_measures_ends_itself_alone(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+    made = Played(sessions_job(controls=("baseline",)), "baseline")
+    made.lies = Lies(kills=True)
+    every = list(made.witnesses(["liar", "next"], lambda name: None))
+    assert [one.variant for one in every] == ["baseline", "liar", "baseline", "next"]
+    assert [bool(one.unmeasured) for one in every] == [False, True, False, False]
+    assert every[-1].audits == 200
 
 
 @pytest.mark.parametrize(
@@ -208,9 +239,9 @@ def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> No
     events: list[str] = []
 
     class Words(dict[int, int]):
-        def __getitem__(self, place: int) -> int:
-            events.append("digest" if place == DIGESTS + 1 else "word")
-            return 1
+        def __getitem__(self, place: int | slice) -> Any:
+            events.append("word" if isinstance(place, int) else "sums")
+            return 1 if isinstance(place, int) else memoryview(b"")
 
     def clock() -> int:
         events.append("clock")
@@ -220,7 +251,7 @@ def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> No
     page: Any = SimpleNamespace(words=Words())
     made = GatedProcess(page, cast(Any, None), 0, cast(Any, None))
     made.open(0)
-    assert [event for event in events if event != "word"] == ["clock", "digest", "clock"]
+    assert [event for event in events if event != "word"] == ["clock", "sums", "clock"]
 
 
 def test_a_referee_that_fails_fails_no_variant(monkeypatch: Patch) -> None:
@@ -266,3 +297,10 @@ def test_an_executor_that_shows_no_output_is_not_right() -> None:
     shown = Revealed((Layout("", "float32", (4,), (1,)),), ("",))
     with pytest.raises(ValueError, match="zip"):
         made.audit(replace(claims, revealed=shown))
+
+
+def test_outputs_with_gaps_are_not_summed() -> None:
+    """A sum takes elements as they lie in memory, and would end ahead of the last."""
+    with pytest.raises(ValueError, match="gaps in memory"):
+        require_dense([torch.empty(4), torch.empty(4, 4)[:, :2]])
+    require_dense([torch.empty(4, 2).t()])

@@ -5,7 +5,7 @@ of a graph without any call.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -21,6 +21,7 @@ from workbench.run.worker.timing.gated import GatedExecutor, GatedGpu, Layout, P
 from workbench.run.worker.timing.graphs import captured
 from workbench.run.worker.timing.neighbours import (
     Neighbours,
+    is_dense,
     kept_call,
     room_for,
     wrong_sums,
@@ -110,6 +111,7 @@ class Auditor:
             )
             for each in bare.layouts
         ]
+        require_dense(likes)
         rooms = [room_for(like, 2) for like in likes]
 
         def once(call: int) -> None:
@@ -154,6 +156,12 @@ class Auditor:
         return expected_of(self.study.reference(**self.inputs.written(secret, call, calls)))
 
 
+def require_dense(tensors: Iterable[torch.Tensor]) -> None:
+    """Raises ValueError for gaps, which would stand in a sum for elements."""
+    if not all(map(is_dense, tensors)):
+        raise ValueError("it says that its outputs have gaps in memory")
+
+
 def outputs_of(claims: Claims) -> Outputs:
     """The kept outputs, as they lay in memory. Raises ValueError without the bytes of one."""
     tensors = {}
@@ -162,4 +170,5 @@ def outputs_of(claims: Claims) -> Outputs:
         flat.numpy()[:] = np.frombuffer(memory, np.uint8)
         flat = flat.view(getattr(torch, layout.dtype)).cuda()
         tensors[layout.name] = flat.as_strided(layout.shape, layout.strides)
+    require_dense(tensors.values())
     return Outputs(tensors, frozenset(claims.revealed.counted))

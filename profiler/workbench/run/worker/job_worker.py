@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from workbench import cuda
+from workbench.children import adopt, end_strays
 from workbench.cuda.includes import source_text
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
@@ -89,6 +90,7 @@ class JobWorker:
                 self.reported = True
             if forks and (len(forks) > 1 or not name):
                 forks.popleft().run(parent)
+                end_strays([fork.pid for fork in forks])
 
     def prepared(self) -> None:
         """Load the study and make a CUDA context, while the variant before is checked."""
@@ -366,6 +368,7 @@ def main() -> None:
             folder = Path.cwd() / "kernels" / job.study
             sources = (folder / name for names in job.sources.values() for name in names)
             import_for_forks("workbench.run.worker.job_worker", sources)
+            adopt()
         JobWorker(job, journal).run()
 
 

@@ -2,8 +2,8 @@
 
 An executor is a process with one variant; the auditor is one with none. Each replays a graph when
 the referee opens its gate. The referee holds the secrets that decide the inputs, the clock and the
-statistics, and imports no code of the user's. An executor must commit to the sums of all outputs of
-a replay while the clock runs, and learns afterwards which of them the auditor compares with the
+statistics, and imports no code of the user's. An executor must show the sums of all outputs of a
+replay while the clock runs, and nobody asks afterwards: the auditor compares some of them with the
 expected results. So it can lie about its time by what the clocks cannot tell apart, and no more.
 """
 
@@ -14,6 +14,8 @@ import os
 import random
 import secrets
 import signal
+import socket
+import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +44,6 @@ from workbench.run.worker.timing.gated import (
     ARRIVED,
     CALLS,
     COMMANDS,
-    DIGESTS,
     ENDED,
     EXPIRED,
     FAILED,
@@ -56,13 +57,14 @@ from workbench.run.worker.timing.gated import (
     SERVED,
     SLOT_BITS,
     STATE,
+    SUMS,
+    WORDS,
     GatedExecutor,
     GatedGpu,
     Layout,
     Page,
     Revealed,
     Shared,
-    digest_of,
     executing,
     revealed,
 )
@@ -88,10 +90,9 @@ TIMING_SECONDS, FEWEST_ROUNDS, MOST_ROUNDS = 0.4, 6, 40
 LONGEST_SECONDS = 2.0  # of long calls, which vary less
 SETTLE_ROUNDS = 2
 MOST_DRAWN = 2000  # calls to audit; the auditor takes as many as there is time for
-MOST_BYTES = 1 << 36
+MOST_BYTES, MOST_TOLD = 1 << 36, 1 << 20  # of outputs, and of how they lie in memory
 SECRET_BITS = 20
 MAD = 1.4826 * 1.2533  # from the median absolute deviation to the standard error of a median, √n
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Lost(ToolFailed):
@@ -103,12 +104,12 @@ class Lied(Lost):
 
 
 class GatedReplay(NamedTuple):
-    """A replay: its graph, microseconds, secret, and the digest to which its executor committed."""
+    """A replay: its graph, microseconds, secret, and the memory of the sums of its calls."""
 
     graph: int
     microseconds: float
     secret: int
-    digest: int
+    sums: bytes
 
 
 @dataclass
@@ -137,7 +138,7 @@ class GatedProcess:
             if now > look:
                 look = now + LOOK_SECONDS
                 self.parent.require()
-                if self.pid and os.waitpid(self.pid, os.WNOHANG)[0]:
+                if not self.pid or os.waitpid(self.pid, os.WNOHANG)[0]:
                     self.pid = 0
                     raise Lost("its process ended")
             if words[EXPIRED] or now > began + seconds:
@@ -150,13 +151,17 @@ class GatedProcess:
         """What a trusted process has sent: the auditor, whose references may be slow."""
         return ForkingPickler.loads(self.received(AUDITOR_SECONDS))
 
-    def received(self, seconds: float = ANSWER_SECONDS) -> bytes:
+    def received(self, seconds: float | None = None, most: int = MOST_BYTES) -> bytes:
+        """Raises Lost for a message that never ends, or is of more bytes than ``most``."""
+        seconds = seconds or ANSWER_SECONDS
         if not self.pipe.poll(seconds):
             raise Lost(f"nothing came for {seconds:.0f} s")
         try:
-            return self.pipe.recv_bytes(MOST_BYTES)
+            return self.pipe.recv_bytes(most)
         except EOFError:
             raise Lost("its process ended") from None
+        except OSError as error:
+            raise Lost(f"its message is broken: {error}") from None
 
     def command(self, command: int) -> None:
         self.posted += 1
@@ -177,9 +182,9 @@ class GatedProcess:
         words[SECRETS + place] = secret
         words[GO] = ticket
         self.until(ENDED, ticket, ANSWER_SECONDS)
-        digest = words[DIGESTS + place]  # before the clock stops: the flag may be a lie
+        sums = words[SUMS : SUMS + WORDS].tobytes()  # before the clock stops: the flag may be a lie
         ended = time.perf_counter_ns()
-        made = GatedReplay(graph, (ended - began) / 1e3, secret, digest)
+        made = GatedReplay(graph, (ended - began) / 1e3, secret, sums)
         self.made.append(made)
         return made
 
@@ -199,29 +204,18 @@ class GatedProcess:
 
 
 class Statement(NamedTuple):
-    """An executor's own statement, after its digests were compared: the sums of all replays, what
-    it keeps of the last one, and its bytes.
-    """
+    """What an executor keeps of its last replay, and its bytes."""
 
-    sums: Array
     revealed: Revealed
     memory: list[bytes]
 
 
 def statement_of(executor: GatedProcess) -> Statement:
-    """Raises Lost where the sums are not those to which it committed."""
-    executor.command(REVEAL + 1)
-    size = len(executor.made), ROWS_OF_SUMS, SUMMED + 1
-    told = np.frombuffer(executor.received(), np.float64)
-    if told.size != math.prod(size):
-        raise Lied("it does not have the sums of all replays")
-    sums = told.reshape(size)
-    if any(digest_of(row) != made.digest for row, made in zip(sums, executor.made, strict=True)):
-        raise Lied("it has other sums than those that it had when the clock stopped")
-    revealed = decoded(executor.received())
+    executor.command(REVEAL)
+    revealed = decoded(executor.received(most=MOST_TOLD))
     memory = [executor.received() for _ in revealed.layouts]
     executor.finished()
-    return Statement(sums, revealed, memory)
+    return Statement(revealed, memory)
 
 
 def decoded(told: bytes) -> Revealed:
@@ -276,12 +270,21 @@ class Referee:
     def witnesses(
         self, variants: Sequence[str], current: Callable[[str], None]
     ) -> Iterator[Witness]:
-        """Yield one for each; call ``current`` with the name of who has the GPU."""
-        if not variants:
-            return
+        """Yield one for each; call ``current`` with the name of who has the GPU. Auditor and anchor
+        begin again where they are lost: a variant may have killed them.
+        """
+        left, beginnings = list(variants), 0
+        while left:
+            beginnings += 1
+            yield from self.beside_anchor(left, current, beginnings > 1)
+
+    def beside_anchor(
+        self, left: list[str], current: Callable[[str], None], again: bool
+    ) -> Iterator[Witness]:
+        """Take variants from what is ``left`` while auditor and anchor are there."""
         with ExitStack() as stack:
-            auditor = stack.enter_context(self.started(self.audit_process))
             try:
+                auditor = stack.enter_context(self.started(self.audit_process))
                 auditor.until_ready()
                 self.copies, (function, arguments) = auditor.received_object()
                 lent: Shared = partial(function, *arguments)
@@ -290,12 +293,14 @@ class Referee:
                 audited = self.audited(auditor, anchor, warm=True)
                 if audited.why:
                     raise Lost(audited.why)
-                yield with_audits(Witness(variant=self.anchor, anchor=self.anchor), audited)
-            except Lost as error:  # no variant's doing
+            except Lost as error:  # no variant's doing, or not twice
                 why = f"the referee cannot time {self.anchor}: {error.message}"
-                yield from (Witness(variant=n, anchor="", unmeasured=why) for n in variants)
+                while left and again:
+                    yield Witness(variant=left.pop(0), anchor="", unmeasured=why)
                 return
-            for name in variants:
+            yield with_audits(Witness(variant=self.anchor, anchor=self.anchor), audited)
+            while left and are_there(auditor, anchor):
+                name = left.pop(0)
                 current(name)
                 try:
                     with self.side(auditor, name, lent) as side:
@@ -365,13 +370,18 @@ class Referee:
             (draw.randrange(len(made)), draw.randrange(side.calls + 1)) for _ in range(MOST_DRAWN)
         ]
         told = tuple(each.secret for each in made)
-        answer = self.ask(auditor, Claims(side.calls, told, statement.sums, drawn, *statement[1:]))
+        size = len(made), ROWS_OF_SUMS, SUMMED + 1
+        sums = np.frombuffer(b"".join(each.sums for each in made), np.float64).reshape(size)
+        answer = self.ask(auditor, Claims(side.calls, told, sums, drawn, *statement))
         assert isinstance(answer, Audited)
         return answer
 
     def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
         auditor.command(ASK)
-        auditor.pipe.send(question)
+        try:
+            auditor.pipe.send(question)
+        except OSError as error:
+            raise Lost(f"the auditor is gone: {error}") from None
         answer = auditor.received_object()
         auditor.finished()
         if isinstance(answer, str):
@@ -390,7 +400,7 @@ class Referee:
             yield RefereedVariant(variant, executor, calls, bare)
 
     def layouts(self, executor: GatedProcess) -> tuple[Layout, ...]:
-        return decoded(executor.received()).layouts
+        return decoded(executor.received(most=MOST_TOLD)).layouts
 
     @contextmanager
     def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:
@@ -403,6 +413,7 @@ class Referee:
             close_others(theirs.fileno())
             executing(page, theirs, partial(work, page, theirs))
         theirs.close()
+        bound_reading(ours, ANSWER_SECONDS)
         page.hide()
         remote = GatedProcess(page, ours, pid, self.parent)
         try:
@@ -449,11 +460,27 @@ class Referee:
         return folder, study
 
 
+def are_there(auditor: GatedProcess, anchor: RefereedVariant) -> bool:
+    try:
+        auditor.replay(anchor.bare)
+        anchor.executor.replay(0)
+    except Lost:
+        return False
+    return True
+
+
 def with_audits(witness: Witness, audited: Audited) -> Witness:
     relative = audited.relative if math.isfinite(audited.relative) else None
     return msgspec.structs.replace(
         witness, audits=audited.calls, relative=relative, why=audited.why
     )
+
+
+def bound_reading(pipe: Connection, seconds: float) -> None:
+    """Let no half of a message be waited for."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        bound = struct.pack("ll", math.ceil(seconds), 0)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
 
 
 def close_others(kept: int) -> None:

@@ -2,7 +2,7 @@
 gate. All that it gets is numbers of graphs, and it times nothing.
 
 Each graph begins with a kernel that waits for a flag in memory that the referee shares with the
-GPU, and ends with one that commits to the results of its calls and sets another flag. The inputs
+GPU, and ends with one that writes the sums of its calls there and sets another flag. The inputs
 depend on a secret that the referee writes with the first flag.
 """
 
@@ -17,7 +17,6 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
 from workbench import cuda
@@ -33,16 +32,16 @@ from workbench.run.worker.timing.timed_gpu import (
 )
 from workbench.words import Parameter
 
-RING = 64  # replays whose secrets and digests a page holds
+RING = 64  # replays whose secrets a page holds, and commands
 # Places of words of 4 bytes. Referee, executor and GPU write to different lines of the cache.
 GO, POSTED = 0, 16
 STATE, SERVED, CALLS = 32, 48, 49
 ARRIVED, ENDED, EXPIRED = 64, 80, 96
-SECRETS, COMMANDS, DIGESTS = 128, 192, 256
+SECRETS, COMMANDS, SUMS = 128, 192, 256
 WORDS = ROWS_OF_SUMS * (SUMMED + 1) * 2  # of the sums of a replay
 MACROS: dict[str, Parameter] = {
     "GO": GO, "ARRIVED": ARRIVED, "ENDED": ENDED, "EXPIRED": EXPIRED, "SECRETS": SECRETS,
-    "DIGESTS": DIGESTS, "RING": RING, "WORDS": WORDS, "LONGEST_NS": "20000000000ull",
+    "SUMS": SUMS, "RING": RING, "WORDS": WORDS, "LONGEST_NS": "20000000000ull",
 }  # fmt: skip
 THREADS = 256  # of the kernel that reports
 PAGE_BYTES = 4096
@@ -69,15 +68,6 @@ class Page:
 
     def hide(self) -> None:
         self.memory.madvise(mmap.MADV_DONTFORK)
-
-
-def digest_of(sums: np.ndarray[Any, np.dtype[np.float64]]) -> int:
-    """Hash the sums of a replay as gated.cu does."""
-    words = np.ascontiguousarray(sums).view(np.uint32).ravel()
-    x = words ^ np.arange(len(words), dtype=np.uint32) * np.uint32(0x9E3779B9)
-    x = (x ^ x >> np.uint32(16)) * np.uint32(0x7FEB352D)
-    x = (x ^ x >> np.uint32(15)) * np.uint32(0x846CA68B)
-    return int((x ^ x >> np.uint32(16)).sum(dtype=np.uint32))
 
 
 Shared = Callable[[], torch.Tensor]  # opens memory of another process
@@ -172,12 +162,9 @@ class GatedExecutor:
                 self.replays[command]()
             words[SERVED] = served
 
-    def reveal(self, first: int) -> None:
-        """Send the sums of the replays from this one on, then what is kept of the last one."""
+    def reveal(self, _: int) -> None:
+        """Send what is kept of the last replay."""
         torch.cuda.synchronize()
-        last = self.page.words[ENDED]
-        slots = [ticket % SLOTS for ticket in range(first, last + 1)]
-        self.pipe.send_bytes(self.gpu.sums[slots].cpu().numpy().tobytes())
         outputs = self.outputs()
         self.pipe.send_bytes(revealed(outputs))
         for out in outputs.tensors.values():
