@@ -16,7 +16,7 @@ from workbench.app.new import add_agents, new_step, new_workspace
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.store import EvidenceFolder
-from workbench.judge.advice_rules import AdviceRecord, KindRecord
+from workbench.judge.advice_rules import KindRecord
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
 from workbench.study import files
@@ -57,8 +57,8 @@ def of_agents(root: Path) -> Use:
 
 
 def of_advice(root: Path) -> Use:
-    record = AdviceRecord({Change.TAIL: KindRecord(tried=3)})
-    return root / "ablations", lambda: judge._write(root / "ablations/advice.json", "a", record)
+    own = judge.StudyRecord(kinds={Change.TAIL: KindRecord(tried=3)})
+    return root / "ablations", lambda: judge._write(root / "ablations/advice.json", "a", own)
 
 
 def of_report(root: Path) -> Use:

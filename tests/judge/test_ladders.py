@@ -297,7 +297,9 @@ def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() ->
     assert verdict_words(ladder.row("right"), found) == "bug fix, same speed"
     (speed,) = (gate for gate in ladder.row("right").gates if gate.name == "faster")
     assert gate_name(speed) == "not slower"
-    assert found.record.of(Change.BARRIERS) == KindRecord(tried=1, kept=0), "plain alone"
+    assert found.record_at("plain").of(Change.BARRIERS) == KindRecord(tried=1, kept=0), (
+        "plain alone"
+    )
 
 
 def test_what_corrects_a_wrong_parent_has_nothing_to_be_slower_than() -> None:

@@ -807,7 +807,7 @@ RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
 
 @dataclass(frozen=True)
 class Tried:
-    """A step that made this kind of change to the same variant, judged at the same shape."""
+    """A step that made this kind of change to the same variant in vain, at the same shape."""
 
     variant: str
     verdict: Verdict
@@ -953,10 +953,6 @@ def to_try(
     kinds = record or NO_RECORD
 
     def place(one: Advice) -> tuple[bool, bool, float, str]:
-        return _failed(one), one.is_callers, -one.expected * trust(kinds.of(one.change)), one.id
+        return bool(one.tried), one.is_callers, -one.expected * trust(kinds.of(one.change)), one.id
 
     return tuple(sorted(advice, key=place)[:TOP])
-
-
-def _failed(advice: Advice) -> bool:
-    return any(step.verdict.is_rejected for step in advice.tried)

@@ -46,6 +46,7 @@ from workbench.judge.advice_rules import (
     advise,
     record,
     subject,
+    together,
 )
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.comparison import Comparison
@@ -292,13 +293,14 @@ class Ablation:
     step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are the GPU's measured ceilings, where it was
     calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``. ``record`` says how often each kind of
-    change was kept, of other ladders too. ``work`` is what one call has to do at ``shape``.
+    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are the study's own kinds
+    of change, ``elsewhere`` how often other ladders kept each, up to ``date``. ``work`` is what one
+    call has to do at ``shape``.
     ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
     ``shapes`` has the parameters of every shape of the study, checked ones too.
     ``over_parents`` has the claimed ratio of each step over its parent by shape, wherever both were
     timed.
-    ``taken`` are the names of all steps of the study.
+    ``taken`` are the names of all steps of the study, in their order.
     """
 
     study: str
@@ -322,11 +324,12 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
-    record: AdviceRecord = NO_RECORD
+    trials: tuple[Trial, ...] = field(default=(), repr=False)
+    elsewhere: AdviceRecord = NO_RECORD
     work: Work | None = None
     claimed: OverRecordings | None = None
     shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
-    taken: frozenset[str] = field(default=frozenset(), repr=False)
+    taken: tuple[str, ...] = field(default=(), repr=False)
     over_parents: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict, repr=False)
 
     @property
@@ -336,6 +339,15 @@ class Ablation:
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises UsageError for what is not shown."""
         return row_of(self.everything, variant)
+
+    def record_at(self, variant: str) -> AdviceRecord:
+        """How often each kind of change was kept before the step after a variant: no later step of
+        this ladder counts.
+        """
+        end = self.taken.index(variant) + 1 if variant in self.taken else None
+        before = frozenset(self.taken[:end])
+        own = record(trial for trial in self.trials if trial.variant in before)
+        return together([self.elsewhere, own])
 
     @property
     def damage(self) -> Collection[Finding]:
@@ -698,9 +710,9 @@ def judge(
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(evidence, evidence.shape),
-        record=record(trials),
+        trials=trials,
         work=table.evidence.work,
-        taken=frozenset(step.variant for step in evidence.ladder.steps),
+        taken=tuple(step.variant for step in evidence.ladder.steps),
         claimed=claimed(evidence, table.times, best_of(rows)),
         over_parents={step.variant: _over_parent(views, step) for step in shown},
     )
@@ -803,14 +815,16 @@ def _row(
 
 
 def _answered(view: View, variant: str, trials: Iterable[Trial]) -> tuple[Advice, ...] | None:
-    """The advice on a variant, with what came of it so far at this shape."""
+    """The advice on a variant, with the steps that tried it in vain at this shape: one that was
+    kept has advice of its own.
+    """
     advice = view.advice.get(variant)
     if advice is None:
         return None
     tried = grouped(
         (trial.kind, Tried(trial.variant, trial.verdict))
         for trial in trials
-        if trial.shape == view.shape and trial.parent == variant
+        if trial.shape == view.shape and trial.parent == variant and trial.verdict.is_rejected
     )
     return tuple(
         replace(proposal, tried=tuple(tried.get(proposal.change, ()))) for proposal in advice

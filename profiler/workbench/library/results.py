@@ -199,7 +199,8 @@ class ComparedVariants(Shown, VariantPair):
         assert self.ladder is not None
         assert self.changes is not None
         origin = variant.origin(self.ladder)
-        return [origin, *pair.variants(self, self.changes, self.ladder.record, source=False)]
+        record = self.ladder.record_at(self.after.variant)
+        return [origin, *pair.variants(self, self.changes, record, source=False)]
 
 
 @dataclass(frozen=True, repr=False)

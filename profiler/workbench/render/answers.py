@@ -174,13 +174,13 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
         regimes=row.regimes,
         against_parent=_in_short(row.against_parent),
         gates={gate.name: gate for gate in row.gates},
-        advice=to_try(row.advice, ladder.record),
+        advice=to_try(row.advice, ladder.record_at(row.variant)),
     )
 
 
 def row(ladder: Ablation, judged: Row) -> LadderRow:
     """Return a row in the form that ``ablate`` has."""
-    first = ranked.to_try(judged.advice, ladder.record)
+    first = ranked.to_try(judged.advice, ladder.record_at(judged.variant))
     advice = first and [one.id for one in first]
     short = shown_fields(judged, *WHOLE_ROW)
     return msgspec.structs.replace(whole_row(ladder, judged), of_row=short, advice=advice)
@@ -296,7 +296,8 @@ class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def advised(ladder: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> AdviceAnswer:
-    advice = to_try(row.advice, ladder.record)
+    record = ladder.record_at(row.variant)
+    advice = to_try(row.advice, record)
     return answer(
         AdviceAnswer,
         ladder,
@@ -304,7 +305,7 @@ def advised(ladder: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> A
         evidence=_evidence(ladder),
         microseconds=round(row.time.value, DIGITS) if row.time else None,
         advice=advice,
-        recorded_steps=ladder.record.of(*(one.change for one in advice or ())),
+        recorded_steps=record.of(*(one.change for one in advice or ())),
         warnings=warnings,
     )
 

@@ -134,10 +134,11 @@ def tried(advice: Advice) -> Text:
 
 def advised(row: Row, ablation: Ablation) -> Section:
     """All of it, for ``workbench advise``."""
-    changes = [one.change for one in ranked.to_try(row.advice, ablation.record) or ()]
-    total = ablation.record.of(*changes)
+    record = ablation.record_at(row.variant)
+    changes = [one.change for one in ranked.to_try(row.advice, record) or ()]
+    total = record.of(*changes)
     text = f"Changes of these kinds were kept in {total.kept} of {total.tried} recorded steps."
-    blocks = [*listed(row.advice, ablation.record), *([paragraph(text)] if total.tried else [])]
+    blocks = [*listed(row.advice, record), *([paragraph(text)] if total.tried else [])]
     return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
 
 
@@ -147,7 +148,7 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     """
     path = ablation.path[::-1]
     row = next((row for row in path if row.advice is not None), ablation.best)
-    first = ranked.to_try(row.advice, ablation.record) if row else None
+    first = ranked.to_try(row.advice, ablation.record_at(row.variant)) if row else None
     if row is None or not first:
         return (paragraph(f"{NOTHING if first is not None else ABSENT}."),)
     kernel = code(row.chosen or row.variant)
