@@ -1,4 +1,4 @@
-"""Whether the advice names a fault that was planted: the tables of docs/advice.md.
+"""Whether the advice names a planted fault: the tables of docs/advice.md and planted/README.md.
 
 The kernels are in benchmarks/planted, a workspace with recorded evidence. Every fault has the kinds
 of change that repair it, written before the first recording. Its lines are marked ``// fault:
