@@ -85,7 +85,7 @@ def tried() -> tuple[Tried, ...]:
     hacks = re.findall(r"then (\d+) hacks and .*?, all\s+others rejected", page, re.DOTALL)
     honest = re.findall(r"^\| [^|]+ \| H\d+ \| (\d+) \| (\d+) \|", page, re.MULTILINE)
     known = page.split("<!-- known hacks -->")[1].split("<!-- /known hacks -->")[0]
-    verdicts = re.findall(r"\| (kept|slower|no gain)\b[^|]*\|$", known, re.MULTILINE)
+    verdicts = re.findall(r"\| (kept|wrong|inconclusive|slower|no gain)\b[^|]*\|$", known, re.M)
     hack, (kernel, rejected) = hacks[-1], honest[-1]
     return (
         Tried("hacks of the red team that were kept", 0, int(hack)),

@@ -1,9 +1,11 @@
-"""Honest kernels through check, timing and every cross-check: none may fail.
+"""Honest kernels through check, referee, timing and every cross-check: none may fail.
 
-Prints a line for each kernel with the values of the cross-checks, and a row of docs/trust.md.
-Needs a GPU and ncu.
+Those of one operation, size and type are a study, measured as ``ablate`` measures it: a process a
+variant, the referee, a session. Prints a line for each kernel with the values of the cross-checks,
+and two rows of docs/trust.md: kernels written before the bounds were fixed, and after. Needs a GPU
+and ncu.
 
-python -m benchmarks.honest
+python -m benchmarks.honest [study...]
 """
 
 from __future__ import annotations
@@ -15,19 +17,21 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 from benchmarks.honest.corpus import Point, points, study_of
+from tools.pages import ROOT
 
 from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.derive.figures import figures
-from workbench.derive.speedup import TwoClocks, two_clocks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import (
     METHOD,
@@ -37,10 +41,19 @@ from workbench.evidence.records import (
     Provenance,
     Session,
     Timing,
-    other_ways,
+    Witness,
+    allowed_apart,
 )
 from workbench.judge.findings import sentence
-from workbench.judge.gates import CLOCKS, Case, added_time, cross_check_gates, profiled
+from workbench.judge.gates import (
+    REFEREE,
+    Case,
+    added_time,
+    anchors_apart,
+    cross_check_gates,
+    profiled,
+    referee_gate,
+)
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
@@ -48,167 +61,239 @@ from workbench.ncu.command import RANGE_PREFIX, range_name
 from workbench.render.numbers import number
 from workbench.run import machine
 from workbench.run.process import compiler_environment
-from workbench.study.values import Work
-from workbench.words import CheckResult, GateState, Inputs, Status
+from workbench.run.protocol import (
+    EVENTS,
+    Broken,
+    Checked,
+    DeviceFound,
+    Failed,
+    SessionsJob,
+    TimedSession,
+    VariantsJob,
+    Witnessed,
+    decode,
+)
+from workbench.study.config import Gates
+from workbench.study.model import Step
+from workbench.words import CheckResult, GateState, Inputs, Phase, Status
 
 HERE = Path(__file__).parent
-TIMED, PROFILED, FOUND = "--timed", "--profiled", "found.json"
+TIMED, PROFILED = "--timed", "--profiled"
+TEXTS = ("cuda_c", "with_triton", "with_torch", "with_settings")
+STUDY = """import sys
+sys.path.append({root!r})
+from benchmarks.honest.corpus import Point, study_of
+globals().update(vars(study_of(Point({function!r}, {size}, {dtype!r}))))
+"""
 COUNTED = re.compile(r"gpu__time|gpc__cycles|dram__(?!throughput)|lts__|derived__lts|sm__sass|"
                      r"l1tex__m_l1tex2xbar|"
                      r"smsp__sass_thread|smsp__inst_executed\.sum|sm__cycles|sm__ops_path.*(off|fp64)|"
                      r"launch__|smsp__cycles_elapsed.avg.per")  # fmt: skip
-SHORT = 16.7  # microseconds: docs/trust compares the clocks of calls up to this
 NCU = ["ncu", "--cache-control", "none", "--clock-control", "none", "--force-overwrite", "--nvtx"]
 
 
-class Found(msgspec.Struct):
-    """What a run says of a point; ``wrong`` is what stopped it."""
+@dataclass
+class Studied:
+    """What the processes of a study say: by function, what stopped it in ``failed``."""
 
-    name: str
-    check: CheckOutcome | None = None
-    session: Session | None = None
-    call: Call = ()
-    ways: tuple[Call, ...] = ()
-    wrong: str = ""
-    l2_bytes: int | None = None
+    origin: Provenance = field(default_factory=lambda: Provenance(date=""))
+    checks: dict[str, CheckOutcome] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    sessions: list[Session] = field(default_factory=list)
+    witnesses: list[Witness] = field(default_factory=list)
+    nodes: dict[str, Call] = field(default_factory=dict)
+    ways: dict[str, tuple[Call, ...]] = field(default_factory=dict)
+    broken: str = ""
 
 
 class Told(NamedTuple):
-    """Of a kernel: ``opened`` are cross-checks without an answer, and ``share`` is the time over
-    the longest launch under ncu.
+    """Of a kernel: ``opened`` are cross-checks without an answer, ``apart`` how far the referee's
+    time and a session's are, as a share of what is allowed, ``share`` the time over the longest
+    launch of ncu's.
     """
 
     line: str
     rejected: bool
     opened: tuple[str, ...] = ()
-    clocks: TwoClocks | None = None
+    apart: float | None = None
     share: float | None = None
 
 
-def laid_out(folder: Path) -> Path:
-    """A module for each point: its function is ``run``."""
-    to = folder / "kernels" / "honest"
+Studies = Mapping[str, Sequence[Point]]
+
+
+def studies(names: Iterable[str] = ()) -> Studies:
+    """Of these names; of all if there are none."""
+    every: dict[str, list[Point]] = defaultdict(list)
+    for point in points():
+        every[point.study].append(point)
+    return {name: every[name] for name in names or every}
+
+
+ANCHOR = "anchor"  # PyTorch's function, beside which the referee times all others
+
+
+def laid_out(folder: Path, study: str, every: Sequence[Point]) -> Path:
+    """A workspace of one study, with a module for each function: it is ``run`` there."""
+    first, to = every[0], folder / study / "kernels" / study
     to.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "kernels.cu", to)
-    texts = [(HERE / f"{name}.py").read_text() for name in ("cuda_c", "with_triton", "with_torch")]
-    for point in points():
-        text = next(t for t in texts if re.search(rf"\b{point.function}\b", t))
-        entry = f'CALLS["{point.function}"]' if "CALLS" in text else point.function
-        (to / f"{point.name}.py").write_text(f"{text}\n\nrun = {entry}\n")
+    values = {"root": str(ROOT), "function": first.function, "size": first.size}
+    (to / "study.py").write_text(STUDY.format(**values, dtype=first.dtype))
+    texts = [(HERE / f"{name}.py").read_text() for name in TEXTS]
+    modules = {point.function: point.function for point in every}
+    for name, function in {**modules, ANCHOR: f"{first.operation}_torch"}.items():
+        text = next(t for t in texts if re.search(rf"\b{function}\b", t))
+        entry = f'CALLS["{function}"]' if "CALLS" in text else function
+        entry = f"{function}()" if "MAKERS" in text else entry
+        (to / f"{name}.py").write_text(f"{text}\n\nrun = {entry}\n")
     return to
 
 
-def timed(folder: Path) -> None:
-    """Check and time every point in this process."""
-    from workbench.run.protocol import SessionsJob
-    from workbench.run.worker.correctness import check_variant
-    from workbench.run.worker.process_settings import load_kept
-    from workbench.run.worker.timing.instances import Loader
-    from workbench.run.worker.timing.session import Listeners, TimingProcess
+def timed(folder: Path, every: Studies) -> None:
+    """Check and time the points of each study, in a fork that does it and leaves nothing."""
+    from workbench.run.worker.startup import (
+        ENVIRONMENT,
+        import_ahead,
+        import_libraries,
+        register_ahead,
+    )
 
-    kernels, every = laid_out(folder), list(points())
-    sources: dict[str, tuple[str, ...]] = {p.name: (f"{p.name}.py", "kernels.cu") for p in every}
-    results = []
-    for point in every:
-        study, one = study_of(point), Found(point.name)
-        results.append(one)
-        loader = Loader(kernels, {}, load_kept, sources)
-
-        def fail(name: str, error: BaseException, one: Found = one) -> None:
-            one.wrong = f"{type(error).__name__}: {error}"
-
-        try:
-            run = loader.load(point.name).run
-            one.check = check_variant(study, run, study.shapes["it"])
-            job = SessionsJob(
-                study="honest", shape="it", params={}, sources=sources, references=(), controls=(),
-                sessions=1, instances=2, rounds=12, graph_microseconds=300.0,
-            )  # fmt: skip
-            process = TimingProcess(job, study, loader, Listeners(fail))
-            one.session = process.session(0, [point.name], alone=False)
-            one.l2_bytes = sys.modules["torch"].cuda.get_device_properties(0).L2_cache_size
-            calls = process.calls.get(point.name, [()])
-            one.call, one.ways = calls[0], other_ways(*calls)
-            del process
-        except Exception as error:
-            fail(point.name, error)
-        gc.collect()
-        sys.modules["torch"].cuda.empty_cache()
-    (folder / FOUND).write_bytes(msgspec.json.encode(results))
+    os.environ.update(ENVIRONMENT)
+    laid = {study: laid_out(folder, study, studied) for study, studied in every.items()}
+    import_libraries()
+    register_ahead()
+    import_ahead(path for to in laid.values() for path in to.glob("*.py"))
+    for study, to in laid.items():
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.chdir(to.parent.parent)
+                measure(study, [point.function for point in every[study]])
+            except BaseException:
+                traceback.print_exc()
+            os._exit(0)
+        os.waitpid(pid, 0)
 
 
-def profiled_here(folder: Path) -> None:
+def measure(study: str, functions: Sequence[str]) -> None:
+    """As the processes of ``ablate`` do it, in the current directory."""
+    from workbench.run.worker.event_log import EventLog
+    from workbench.run.worker.job_worker import JobWorker
+    from workbench.run.worker.session_forks import Server
+
+    names = (ANCHOR, *functions)
+    sources: dict[str, tuple[str, ...]] = {name: (f"{name}.py", "kernels.cu") for name in names}
+    with EventLog(Path.cwd()) as journal:
+        job = VariantsJob(
+            study=study, variants=names, params={}, phases=(Phase.BUILD, Phase.CHECK), shape="it",
+            check_shapes=("it",), reference=ANCHOR, references=(ANCHOR,), sources=sources,
+        )  # fmt: skip
+        JobWorker(job, journal).run()
+        sessions = SessionsJob(
+            study=study, shape="it", params={}, sources=sources, references=(ANCHOR,),
+            controls=(ANCHOR,), sessions=1, instances=2, rounds=12, graph_microseconds=300.0,
+        )  # fmt: skip
+        server = Server(sessions, journal)
+        server.witnessed(names)
+        server.session([ANCHOR], alone=True)
+        server.sessions(names, 1)
+
+
+def profiled_here(folder: Path, every: Studies) -> None:
     """A call of each point in its NVTX range, as a capture of ``ablate`` makes it."""
     import torch
 
+    from workbench.run.worker.process_settings import load_kept
     from workbench.run.worker.timing.graphs import as_timed
     from workbench.run.worker.timing.neighbours import Neighbours
     from workbench.run.worker.timing.timed_gpu import TimedGpu
-    from workbench.study.workspace import load_module
 
-    kernels, timed = laid_out(folder), {one.name: one for one in found_in(folder)}
-    for point in points():
-        one, study = timed[point.name], study_of(point)
-        around = Neighbours(TimedGpu(), study, study.shapes["it"])
-        inputs = around.inputs()
-        table = around.input_tables(inputs)
-        around.gpu.advance()
-        around.write(table, 0)
+    for study, studied in every.items():
+        to, known = laid_out(folder, study, studied), read(folder, study)
+        for point in studied:
+            values = study_of(point)
+            around = Neighbours(TimedGpu(), values, values.shapes["it"])
+            inputs = around.inputs()
+            table = around.input_tables(inputs)
+            around.gpu.advance()
+            around.write(table, 0)
 
-        def load(point: Point = point, inputs: Inputs = inputs) -> Callable[[], Any]:
-            file = kernels / f"{point.name}.py"
-            return partial(load_module(file, f"honest_{point.name}").run, **inputs)
+            def load(
+                to: Path = to, point: Point = point, inputs: Inputs = inputs
+            ) -> Callable[[], Any]:
+                module = load_kept(to / f"{point.function}.py", f"honest_{point.name}")
+                return partial(module.run, **inputs)
 
-        try:
-            call = as_timed(load, (one.call, *one.ways) if one.call else (), around.gpu.side)
-            around.write(table, 1)
-            torch.cuda.synchronize()
-            torch.cuda.nvtx.range_push(range_name("honest", point.name, "it"))
-            call()
-            torch.cuda.synchronize()
-            torch.cuda.nvtx.range_pop()
-        except Exception as error:
-            print(f"{point.name}: {error}", file=sys.stderr)
-        del around, inputs
-        gc.collect()
-        torch.cuda.empty_cache()
+            name = point.function
+            ways = (known.nodes[name], *known.ways.get(name, ())) if name in known.nodes else ()
+            try:
+                call = as_timed(load, ways, around.gpu.side)
+                around.write(table, 1)
+                torch.cuda.synchronize()
+                torch.cuda.nvtx.range_push(range_name("honest", point.name, "it"))
+                call()
+                torch.cuda.synchronize()
+                torch.cuda.nvtx.range_pop()
+            except Exception as error:
+                print(f"{point.name}: {error}", file=sys.stderr)
+            del around, inputs
+            gc.collect()
+            torch.cuda.empty_cache()
 
 
-def found_in(folder: Path) -> list[Found]:
-    return msgspec.json.decode((folder / FOUND).read_bytes(), type=list[Found])
+def read(folder: Path, study: str) -> Studied:
+    """The events of a study's processes."""
+    studied = Studied()
+    path = folder / study / EVENTS
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        event = decode(line)
+        if isinstance(event, DeviceFound):
+            studied.origin = Provenance(date="", l2_bytes=event.environment.l2_bytes)
+        elif isinstance(event, Checked):
+            studied.checks[event.variant] = event
+        elif isinstance(event, Failed):
+            studied.failed[event.variant] = f"{event.phase.value}: {event.error.message}"
+        elif isinstance(event, Witnessed):
+            studied.witnesses.append(event.witness)
+        elif isinstance(event, TimedSession):
+            studied.sessions.append(event.session)
+            studied.nodes |= event.nodes
+            studied.ways |= event.ways
+        elif isinstance(event, Broken):
+            studied.broken = event.error.message
+    return studied
 
 
-def in_process(folder: Path, what: str, ncu: Sequence[str] = ()) -> None:
+def in_process(folder: Path, what: str, names: Iterable[str], ncu: Sequence[str] = ()) -> None:
     """What was compiled for an earlier process is kept in the folder."""
     kept = compiler_environment(folder, os.environ) | {CUBIN_FOLDER: str(folder)}
-    script = [*ncu, sys.executable, "-m", "benchmarks.honest", what, str(folder)]
+    script = [*ncu, sys.executable, "-m", "benchmarks.honest", what, str(folder), *names]
     subprocess.run(script, env={**os.environ, **kept}, check=not ncu, stdout=subprocess.DEVNULL)
 
 
-def profile(folder: Path, report: Path) -> None:
+def profile(folder: Path, report: Path, names: Iterable[str]) -> None:
     metrics = [*filter(COUNTED.match, needed_metrics()), L2_SECTORS]
     ncu = [*NCU, "--nvtx-include", f"regex:{RANGE_PREFIX}.*/", "--metrics", ",".join(metrics)]
-    in_process(folder, PROFILED, ncu=[*ncu, "--export", str(report)])
+    in_process(folder, PROFILED, names, ncu=[*ncu, "--export", str(report)])
 
 
-def case_of(one: Found, report: Path, work: Work) -> Case:
+def case_of(point: Point, studied: Studied, report: Path) -> Case:
     """As the judgement of a step would have it."""
-    origin, wanted = (
-        Provenance(date="", l2_bytes=one.l2_bytes),
-        range_name("honest", one.name, "it"),
-    )
+    name, wanted = point.function, range_name("honest", point.name, "it")
     capture = None
     try:
         capture = load_capture(report, wanted)
     except WorkbenchError as error:
-        one.wrong = one.wrong or error.message
+        studied.failed.setdefault(name, error.message)
     index = CaptureIndex(
-        variant=one.name, shape="it", fingerprint="", report=report.name, sha256="", range=wanted,
-        launches=1, ncu="", ncu_flags=("--cache-control", "none"), provenance=origin,
+        variant=name, shape="it", fingerprint="", report=report.name, sha256="", range=wanted,
+        launches=1, ncu="", ncu_flags=("--cache-control", "none"), provenance=studied.origin,
     )  # fmt: skip
     state = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
     evidence = VariantEvidence(
-        one.name,
+        name,
         "",
         state,
         True,
@@ -217,68 +302,86 @@ def case_of(one: Found, report: Path, work: Work) -> Case:
         figures=figures(capture.metrics) if capture else {},
     )
     timing = Timing(
-        study="honest", shape="it", fingerprints={}, nodes={one.name: one.call}, stride=1,
-        ways={one.name: one.ways}, sessions=(one.session,) if one.session else (), method=METHOD,
-        provenance=origin,
+        study="honest", shape="it", fingerprints={}, nodes=studied.nodes, stride=1,
+        ways=studied.ways, sessions=tuple(s for s in studied.sessions if not s.alone),
+        witnesses=tuple(studied.witnesses), method=METHOD, provenance=studied.origin,
     )  # fmt: skip
-    clocks = two_clocks(timing.sessions).get(one.name)
-    return Case(evidence, timing, work, clocks=clocks)
+    return Case(evidence, timing, study_of(point).work(None))
 
 
-def told(one: Found, case: Case) -> Told:
+def told(point: Point, studied: Studied, case: Case) -> Told:
+    name, time, share, apart = point.function, added_time(case), None, None
     gates = cross_check_gates(case)
-    wrong = one.check is None or one.check.status != CheckResult.CORRECT
-    failed = [gate for gate in gates if gate.state == GateState.FAILED]
+    if case.timing:
+        stamps = time.microseconds if time else None
+        gates += referee_gate(case.timing, Step(name), None, stamps, Gates())
+    check = studied.checks.get(name)
+    wrong = check is None or check.status != CheckResult.CORRECT
+    why = studied.failed.get(name) or studied.broken
+    # Nothing but the gate of the referee is open for another reason than a missing capture.
+    failed = [g for g in gates if g.state == GateState.FAILED]
     opened = [gate for gate in gates if gate.state == GateState.OPEN]
-    time, share = added_time(case), None
     under_ncu = profiled(case, time.ghz if time else None)
-    cells = [f"{one.name:40}"]
+    cells = [f"{point.half:6} {point.name:40}"]
     if time and under_ncu:
         longest, total = under_ncu.longest, under_ncu.total
         share = time.microseconds / longest
         cells.append(f"{time.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
         cells.append(f"{share:.3f}, {time.microseconds - longest:+.3f} µs")
-    if clocks := case.clocks:
-        cells.append(f"clocks {clocks.stamps - clocks.events:+.3f} µs ± {clocks.scatter:.3f}")
+    witness = next((seen for seen in studied.witnesses if seen.variant == name), None)
+    if time and case.timing and witness and witness.microseconds:
+        anchors = anchors_apart(case.timing, witness)
+        more = witness.microseconds - time.microseconds
+        apart = min(abs(more), abs(more + anchors)) / allowed_apart(time.microseconds)
+        cells.append(f"referee {more:+.3f} µs, {more + anchors:+.3f}, {apart:.2f} of the bound")
     for gate in (*failed, *opened):
         cells.append(f"{gate.name} {gate.state.value.upper()}: {sentence(gate.why)}")
     cells += [f"{g.name}: {sentence(g.why)}" for g in gates if g.name in ("work", "timed outputs")]
-    if wrong or one.wrong:
-        cells.append(f"CHECK: {one.check.why if one.check else ''} {one.wrong}")
+    if wrong or why:
+        cells.append(f"CHECK: {check.why if check else ''} {why}")
     return Told(
         " | ".join(cells),
-        rejected=bool(failed or wrong or one.wrong),
+        rejected=bool(failed or wrong or why),
         opened=tuple(gate.name for gate in opened),
-        clocks=clocks,
+        apart=apart,
         share=share,
     )
 
 
-def row(every: Sequence[Told], gpu: str, date: str) -> str:
+def row(half: str, every: Sequence[Told], gpu: str, date: str) -> str:
     """Of the table in docs/trust.md."""
-    rejected, no_time = sum(one.rejected for one in every), sum(CLOCKS in o.opened for o in every)
-    clocks = (one.clocks for one in every)
-    apart = [abs(both.stamps - both.events) for both in clocks if both and both.stamps <= SHORT]
-    share = [one.share for one in every if one.share is not None]
-    values = max(apart, default=None), min(share, default=None)
-    cells = date, gpu, len(every), rejected, no_time, *(number(value, 2) for value in values)
+    rejected, differing = (
+        sum(one.rejected for one in every),
+        sum(REFEREE in one.opened for one in every),
+    )
+    apart = max((one.apart for one in every if one.apart is not None), default=None)
+    share = min((one.share for one in every if one.share is not None), default=None)
+    cells = date, gpu, half, len(every), rejected, differing, number(apart, 2), number(share, 2)
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def main() -> None:
+def main(names: Sequence[str]) -> None:
     if (gpu := Local().gpu) is None:
         raise machine.why_not_measuring()
+    halves: dict[str, list[Told]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as scratch:
         folder, report = Path(scratch), Path(scratch) / "honest.ncu-rep"
-        in_process(folder, TIMED)
-        profile(folder, report)
-        works = {point.name: study_of(point).work(None) for point in points()}
-        every = [told(one, case_of(one, report, works[one.name])) for one in found_in(folder)]
-    for one in every:
-        print(one.line)
-    print(row(every, gpu.name, datetime.now(UTC).date().isoformat()))
+        in_process(folder, TIMED, names)
+        profile(folder, report, names)
+        for study, every in studies(names).items():
+            studied = read(folder, study)
+            for point in every:
+                answer = told(point, studied, case_of(point, studied, report))
+                halves[point.half].append(answer)
+                print(answer.line)
+    for half, answers in halves.items():
+        print(row(half, answers, gpu.name, datetime.now(UTC).date().isoformat()))
 
 
 if __name__ == "__main__":
-    what, *folders = sys.argv[1:] or [""]
-    {TIMED: timed, PROFILED: profiled_here}.get(what, main)(*map(Path, folders))
+    if sys.argv[1:2] == [TIMED]:
+        timed(Path(sys.argv[2]), studies(sys.argv[3:]))
+    elif sys.argv[1:2] == [PROFILED]:
+        profiled_here(Path(sys.argv[2]), studies(sys.argv[3:]))
+    else:
+        main(sys.argv[1:])

@@ -11,7 +11,9 @@ from workbench import cuda
 NAMES = (
     *("silu_scalar", "silu_vectors", "silu_strided", "silu_half2", "softmax_block"),
     *("softmax_sums", "softmax_quotients", "sum_block", "sum_atomics", "transpose_tiles"),
-    *("matmul_tiles", "add_parts", "add_in_place", "gather_rows"),
+    *("matmul_tiles", "add_parts", "add_in_place", "gather_rows", "silu_queue", "silu_refilled"),
+    *("silu_columns", "add_vectors", "rms_warp", "gemv_warp", "logsumexp_online"),
+    *("histogram_shared", "stencil_shared", "transpose_naive"),
 )
 kernels = {name: cuda.kernel("kernels.cu", name) for name in NAMES}
 Tensor = torch.Tensor
@@ -157,4 +159,73 @@ def accumulate_in_place(x: Tensor, y: Tensor) -> Tensor:
 def gather_rows(table: Tensor, index: Tensor) -> Tensor:
     out = table.new_empty(len(index), table.shape[1])
     kernels["gather_rows"][len(index), 128](table, index, out, table.shape[1])
+    return out
+
+
+def silu_queue(x: Tensor) -> Tensor:
+    """Persistent blocks, and a queue that a memset empties before each call."""
+    out, queue = torch.empty_like(x), torch.zeros(1, dtype=torch.int32, device="cuda")
+    kernels["silu_queue"][264, 256](x, out, queue, x.numel())
+    return out
+
+
+queues: list[Tensor] = []
+
+
+def silu_refilled(x: Tensor) -> Tensor:
+    if not queues:
+        queues.append(torch.zeros(2, dtype=torch.int32, device="cuda"))
+    out = torch.empty_like(x)
+    kernels["silu_refilled"][264, 256](x, out, queues[0], x.numel())
+    return out
+
+
+def silu_columns(x: Tensor) -> Tensor:
+    """Its result is the transposed view of what it wrote."""
+    rows, cols = x.shape
+    out = x.new_empty(cols, rows)
+    kernels["silu_columns"][(-(-cols // 32), -(-rows // 8)), (32, 8)](x, out, rows, cols)
+    return out.t()
+
+
+def add_vectors(x: Tensor, y: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    kernels["add_vectors"][-(-x.numel() // 1024), 256](x, y, out, x.numel())
+    return out
+
+
+def rms_warp(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    kernels["rms_warp"][-(-x.shape[0] // 8), 256](x, out, *x.shape)
+    return out
+
+
+def gemv_warp(x: Tensor, v: Tensor) -> Tensor:
+    out = x.new_empty(x.shape[0])
+    kernels["gemv_warp"][-(-x.shape[0] // 8), 256](x, v, out, *x.shape)
+    return out
+
+
+def logsumexp_online(x: Tensor) -> Tensor:
+    out = x.new_empty(x.shape[0])
+    kernels["logsumexp_online"][-(-x.shape[0] // 8), 256](x, out, *x.shape)
+    return out
+
+
+def histogram_shared(index: Tensor) -> Tensor:
+    out = index.new_zeros(256)
+    kernels["histogram_shared"][264, 256](index, out, index.numel())
+    return out
+
+
+def stencil_shared(x: Tensor) -> Tensor:
+    out = torch.empty_like(x)
+    kernels["stencil_shared"][x.shape[0], 256](x, out, x.shape[1])
+    return out
+
+
+def transpose_naive(x: Tensor) -> Tensor:
+    rows, cols = x.shape
+    out = x.new_empty(cols, rows)
+    kernels["transpose_naive"][(-(-cols // 32), -(-rows // 8)), (32, 8)](x, out, rows, cols)
     return out

@@ -141,3 +141,119 @@ extern "C" __global__ void gather_rows(const float* table, const long long* inde
     for (int i = threadIdx.x; i < cols; i += blockDim.x)
         out[(long long)blockIdx.x * cols + i] = row[i];
 }
+
+// Blocks take pieces of 1024 elements from a queue until it is empty: queue[0] has been set to zero.
+extern "C" __global__ void silu_queue(const float* x, float* out, int* queue, long long n) {
+    __shared__ int piece;
+    while (true) {
+        if (threadIdx.x == 0) piece = atomicAdd(queue, 1);
+        __syncthreads();
+        const long long first = piece * 1024ll;
+        __syncthreads();
+        if (first >= n) return;
+        for (int i = threadIdx.x; i < 1024 && first + i < n; i += blockDim.x)
+            out[first + i] = silu(x[first + i]);
+    }
+}
+
+// The last block leaves the queue as it was: no memset between two calls.
+extern "C" __global__ void silu_refilled(const float* x, float* out, int* queue, long long n) {
+    __shared__ int piece;
+    while (true) {
+        if (threadIdx.x == 0) piece = atomicAdd(queue, 1);
+        __syncthreads();
+        const long long first = piece * 1024ll;
+        __syncthreads();
+        if (first >= n) break;
+        for (int i = threadIdx.x; i < 1024 && first + i < n; i += blockDim.x)
+            out[first + i] = silu(x[first + i]);
+    }
+    if (threadIdx.x == 0 && atomicAdd(queue + 1, 1) == (int)gridDim.x - 1) queue[0] = queue[1] = 0;
+}
+
+// Written as columns.
+extern "C" __global__ void silu_columns(const float* x, float* out, int rows, int cols) {
+    const int col = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 8 + threadIdx.y;
+    if (row < rows && col < cols)
+        out[(long long)col * rows + row] = silu(x[(long long)row * cols + col]);
+}
+
+extern "C" __global__ void add_vectors(const float4* x, const float4* y, float4* out, long long n) {
+    const long long i = blockIdx.x * 256ll + threadIdx.x;
+    if (i >= n / 4) return;
+    const float4 a = x[i], b = y[i];
+    out[i] = make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+__device__ float of_warp(float value) {
+    for (int lane = 16; lane; lane /= 2) value += __shfl_xor_sync(~0u, value, lane);
+    return value;
+}
+
+// A warp a row.
+extern "C" __global__ void rms_warp(const float* x, float* out, int rows, int cols) {
+    const long long row = blockIdx.x * 8ll + threadIdx.x / 32;
+    if (row >= rows) return;
+    const int lane = threadIdx.x % 32;
+    float sum = 0;
+    for (int i = lane; i < cols; i += 32) sum += x[row * cols + i] * x[row * cols + i];
+    const float scale = rsqrtf(of_warp(sum) / cols + 1e-6f);
+    for (int i = lane; i < cols; i += 32) out[row * cols + i] = x[row * cols + i] * scale;
+}
+
+extern "C" __global__ void gemv_warp(const float* x, const float* v, float* out, int rows,
+                                     int cols) {
+    const long long row = blockIdx.x * 8ll + threadIdx.x / 32;
+    if (row >= rows) return;
+    float sum = 0;
+    for (int i = threadIdx.x % 32; i < cols; i += 32) sum += x[row * cols + i] * v[i];
+    sum = of_warp(sum);
+    if (threadIdx.x % 32 == 0) out[row] = sum;
+}
+
+// Maximum and sum in one pass.
+extern "C" __global__ void logsumexp_online(const float* x, float* out, int rows, int cols) {
+    const long long row = blockIdx.x * 8ll + threadIdx.x / 32;
+    if (row >= rows) return;
+    float most = -INFINITY, sum = 0;
+    for (int i = threadIdx.x % 32; i < cols; i += 32) {
+        const float value = x[row * cols + i], now = fmaxf(most, value);
+        sum = sum * __expf(most - now) + __expf(value - now);
+        most = now;
+    }
+    for (int lane = 16; lane; lane /= 2) {
+        const float other = __shfl_xor_sync(~0u, most, lane), now = fmaxf(most, other);
+        const float its = __shfl_xor_sync(~0u, sum, lane);
+        sum = sum * __expf(most - now) + its * __expf(other - now);
+        most = now;
+    }
+    if (threadIdx.x % 32 == 0) out[row] = most + logf(sum);
+}
+
+// 256 counters in shared memory, then atomics to what a memset has set to zero.
+extern "C" __global__ void histogram_shared(const long long* index, unsigned long long* out,
+                                            long long n) {
+    __shared__ unsigned int counts[256];
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+    for (long long i = blockIdx.x * 256ll + threadIdx.x; i < n; i += gridDim.x * 256ll)
+        atomicAdd(counts + index[i], 1u);
+    __syncthreads();
+    atomicAdd(out + threadIdx.x, (unsigned long long)counts[threadIdx.x]);
+}
+
+extern "C" __global__ void stencil_shared(const float* x, float* out, int cols) {
+    __shared__ float row[1026];
+    x += (long long)blockIdx.x * cols;
+    for (int i = threadIdx.x; i < cols; i += blockDim.x) row[i + 1] = x[i];
+    if (threadIdx.x == 0) row[0] = row[cols + 1] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < cols; i += blockDim.x)
+        out[(long long)blockIdx.x * cols + i] = (row[i] + row[i + 1] + row[i + 2]) / 3.0f;
+}
+
+extern "C" __global__ void transpose_naive(const float* x, float* out, int rows, int cols) {
+    const int col = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 8 + threadIdx.y;
+    if (row < rows && col < cols)
+        out[(long long)col * rows + row] = x[(long long)row * cols + col];
+}

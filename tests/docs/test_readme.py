@@ -76,10 +76,11 @@ def test_its_bounds_are_those_of_what_was_tried() -> None:
     text = " ".join(README.split())
     assert f"Of {fakes.of} kernels that fake speed {fakes.came} were kept ({fakes.bound} of" in text
     assert f"of {honest.of} honest ones {honest.came} rejected ({honest.bound})" in text
-    numbers = {7: "seven", 9: "nine"}
-    assert f"Of {numbers[new.of]} new fakes [{numbers[new.came]} were kept]" in text
+    assert new.of == 9
+    told = r"Of nine new fakes \[seven had been kept\]\(\S+\), and (\d+) are since a \[referee\]"
+    assert re.findall(told, text) == [str(new.came)]
     assert fakes.of <= len(CHEATS)
-    assert honest.of == len([*points()])
+    assert honest.of <= len([*points()])
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks import agreement, between, claims, controls
-from benchmarks.honest.__main__ import Told, row
+from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row, studies
+from benchmarks.honest.corpus import points
 from tools import sizes, story
 
 from answers import Patch, not_none
@@ -22,9 +23,9 @@ from standin import Run, StandIn
 from workbench.app import measure as measuring
 from workbench.cli.main import main
 from workbench.cuda import compiler
-from workbench.derive.speedup import TwoClocks, over_sessions
+from workbench.derive.speedup import over_sessions
 from workbench.judge.findings import sentence
-from workbench.judge.gates import CLOCKS, REFEREE
+from workbench.judge.gates import REFEREE
 from workbench.judge.times import TimingFacts
 from workbench.run import machine
 from workbench.run.gpu import Gpu
@@ -242,14 +243,26 @@ def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
 
 def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
     every = [
-        Told("", False, clocks=TwoClocks(2.0, 2.31, 0.0), share=0.9),
-        Told("", True, clocks=TwoClocks(16.0, 15.8, 0.0), share=0.434),
-        Told("", False, (CLOCKS,), clocks=TwoClocks(9.0, 9.812, 0.0), share=1.1),
-        Told("", False, ("kernels",), clocks=TwoClocks(180.0, 200.9, 0.0), share=12.0),
+        Told("", False, apart=0.31, share=0.9),
+        Told("", True, apart=0.2, share=0.434),
+        Told("", False, (REFEREE,), apart=0.812, share=1.1),
+        Told("", False, ("kernels",), apart=0.0, share=12.0),
         Told("", True),
     ]
-    assert row(every, "H200", "2026-11-28") == "| 2026-11-28 | H200 | 5 | 2 | 1 | 0.81 | 0.43 |"
-    assert row(every[4:], "H200", "") == "|  | H200 | 1 | 1 | 0 | not collected | not collected |"
+    told = "| 2026-11-29 | H200 | after | 5 | 2 | 1 | 0.81 | 0.43 |"
+    assert row("after", every, "H200", "2026-11-29") == told
+    assert row("", every[4:], "", "") == "|  |  |  | 1 | 1 | 0 | not collected | not collected |"
+
+
+def test_honest_kernels_of_a_kind_are_a_study(tmp_path: Path) -> None:
+    """Each is a module whose ``run`` it is, beside PyTorch's function by another name."""
+    (study, every) = next(iter(studies(["silu_1024_float32"]).items()))
+    folder = laid_out(tmp_path, study, every)
+    modules = {path.stem for path in folder.glob("*.py")} - {"study"}
+    assert modules == {*(point.function for point in every), ANCHOR}
+    assert "run = silu_vectors" in (folder / "silu_vectors.py").read_text()
+    assert 'run = CALLS["silu_torch"]' in (folder / f"{ANCHOR}.py").read_text()
+    assert len({point.name for point in points()}) == len([*points()])
 
 
 def test_ncu_sees_the_calls_between_the_stamps_of_a_graph() -> None:

@@ -8,11 +8,11 @@ import pytest
 from msgspec import structs
 
 from workbench.derive.speedup import Ratio
-from workbench.evidence.records import Provenance, Timing, Witness
+from workbench.evidence.records import Provenance, Series, Session, Timing, Witness
 from workbench.judge.gates import Gate, least_by_referee, referee_gate
 from workbench.study.config import Gates
 from workbench.study.model import Step
-from workbench.words import GateState
+from workbench.words import GateState, Regime
 
 PARENT = Witness(
     variant="parent", anchor="torch", microseconds=9.0, anchor_microseconds=10.0, audits=200
@@ -22,18 +22,25 @@ SEEN = Witness(
 )
 
 
-def timing(*witnesses: Witness) -> Timing:
+def timing(*witnesses: Witness, torch: float = 10.0) -> Timing:
+    """``torch``: microseconds of the anchor in a session."""
+    series = Series(
+        variant="torch", instance=0, regime=Regime.CHAINED, calls=1, microseconds=(torch,)
+    )
     return Timing(
-        study="scale", shape="large", fingerprints={}, nodes={}, stride=1, sessions=(),
+        study="scale", shape="large", fingerprints={}, nodes={}, stride=1,
+        sessions=(Session(number=0, instances=1, series=(series,)),),
         provenance=Provenance(workbench="1", date="2026-01-01T00:00:00Z", command=""),
         witnesses=witnesses,
     )  # fmt: skip
 
 
-def gates(*witnesses: Witness, faster: float = 1.5, stamps: float = 6.1) -> tuple[Gate, ...]:
+def gates(
+    *witnesses: Witness, faster: float = 1.5, stamps: float = 6.1, torch: float = 10.0
+) -> tuple[Gate, ...]:
     step = Step(variant="fix1", parent="parent", key_change="")
     ratio = Ratio(faster, faster - 0.01, faster + 0.01, 5)
-    return referee_gate(timing(*witnesses), step, ratio, stamps, Gates())
+    return referee_gate(timing(*witnesses, torch=torch), step, ratio, stamps, Gates())
 
 
 def changed(**values: Any) -> Witness:
@@ -54,6 +61,14 @@ def test_a_gain_must_be_seen_by_the_referee(witness: Witness, state: GateState, 
     (gate,) = gates(PARENT, witness)
     assert gate.state == state
     assert said in gate.why.message
+
+
+def test_the_times_may_differ_as_those_of_the_anchor_do() -> None:
+    """Its inputs and outputs have the same size, and what they leave in L2 is in one time alone."""
+    (gate,) = gates(PARENT, SEEN, stamps=8.0, torch=12.4)
+    assert gate.state == GateState.PASSED
+    (gate,) = gates(PARENT, SEEN, stamps=8.0)
+    assert gate.state == GateState.OPEN
 
 
 def test_what_the_auditor_finds_wrong_has_no_time() -> None:

@@ -297,6 +297,7 @@ def test_a_reference_that_steps_slow_down_is_disturbed_in_time_and_in_cycles() -
     """Another clock changes one of them; what takes no time at all is slowed by anything."""
     server = object.__new__(Server)
     server.by_referee, server.alone = {}, {"torch": (2.0, 4000.0), "idle": (0.0, 0.0)}
+    server.anchor = ""
 
     def disturbed(name: str, time: float, mhz: float) -> bool:
         series = Series(variant=name, instance=0, regime=Regime.CHAINED, calls=1,
@@ -307,6 +308,37 @@ def test_a_reference_that_steps_slow_down_is_disturbed_in_time_and_in_cycles() -
     assert not disturbed("torch", 2.2, 1818.0)
     assert not disturbed("torch", 2.1, 2000.0)
     assert not disturbed("idle", 0.0, 2000.0)
+
+
+def test_sizes_that_fill_l2_are_not_taken_for_a_lie() -> None:
+    """A row norm of 4096 x 4096 halves on an H200: 64 MB, which the next calls pay for. The
+    referee, who times these too, sees all take less, the anchor as well.
+    """
+    sessions = {"builtin": 20.14, "fix2": 22.19, "baseline": 30.35}
+    server = object.__new__(Server)
+    server.anchor, server.alone = "builtin", {"builtin": (20.1, 0.0)}
+    server.by_referee = {"builtin": 17.76, "fix2": 19.08, "baseline": 27.38}
+
+    def disturbed(**changed: float) -> set[str]:
+        timed = timed_session(0, {**sessions, **changed})
+        return {*server.disturbed_in(timed.session)}
+
+    assert disturbed() == set()
+    assert disturbed(fix2=16.0) == {"fix2"}
+    assert disturbed(baseline=41.0) == {"baseline"}
+    server.alone = {}
+    assert disturbed() == {"builtin"}  # nobody says how it is without steps beside it
+
+
+def test_a_control_that_is_apart_by_itself_makes_nobody_guilty(
+    serve: Callable[..., Served],
+) -> None:
+    def fate(number: int, names: Sequence[str]) -> Answer:
+        return Answer(timed=timed_session(number, dict.fromkeys(names, 5.0)))
+
+    events, _ = serve(fate, ["baseline", "a", "torch"], [])
+    assert not any(isinstance(event, Failed) for event in events)
+    assert [names for _, _, names in sessions_of(events)][1:] == [["baseline", "a", "torch"]] * 2
 
 
 def test_a_time_that_nobody_alone_disturbs_is_recorded(serve: Callable[..., Served]) -> None:

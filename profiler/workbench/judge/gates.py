@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import geometric_mean, median
+from statistics import fmean, geometric_mean, median
 
 import msgspec
 
@@ -995,7 +995,7 @@ def referee_gate(
     }
     seen = f"{witness.microseconds:.3g} µs by the referee's clock, {stamps:.3g} µs in sessions"
     state, code = GateState.PASSED, "referee.agrees"
-    if are_apart(stamps, witness.microseconds):
+    if are_apart(stamps, witness.microseconds, anchors_apart(timing, witness)):
         state, code, seen = GateState.OPEN, "referee.differs", f"the times differ: {seen}"
     elif over_parent and speed_verdict(over_parent, limits) == Verdict.KEPT:
         ratio, least = figures["ratio"], least_by_referee(limits.min_speedup)
@@ -1006,6 +1006,18 @@ def referee_gate(
             seen = f"the referee sees {ratio:.3f}x of its parent, not {least:.4g}x; {seen}"
     message = f"{seen}; {number_of(witness.audits, 'call')} of it were right"
     return (Gate(REFEREE, state, finding(code, message, **figures)),)
+
+
+def anchors_apart(timing: Timing, witness: Witness) -> float:
+    """The microseconds by which the anchor's call takes longer in sessions than by the referee."""
+    chained = [
+        median(series.microseconds)
+        for series in timing.by_variant.get(witness.anchor, ())
+        if series.regime == Regime.CHAINED and not series.control
+    ]
+    if not chained or witness.anchor_microseconds is None:
+        return 0.0
+    return fmean(chained) - witness.anchor_microseconds
 
 
 def least_by_referee(min_speedup: float) -> float:

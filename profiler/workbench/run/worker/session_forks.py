@@ -93,6 +93,7 @@ class Server:
         self.reported = False
         self.cool = False  # the last session never ran into the power limit
         self.failed: set[str] = set()
+        self.anchor = ""
         self.by_referee = {**job.by_referee}  # microseconds
         self.alone: dict[str, tuple[float, float]] = {}  # of references: see measured_in
         self.disturbed: set[str] = set()  # beside others, by nobody who does so alone
@@ -115,7 +116,7 @@ class Server:
         """Let the referee time the steps, in processes of their own."""
         from workbench.run.worker.referee import Referee
 
-        anchor = next((name for name in self.job.controls[::-1] if name in variants), "")
+        self.anchor = anchor = next((n for n in self.job.controls[::-1] if n in variants), "")
         out = {anchor, *self.job.references, *self.by_referee}
         others = [name for name in variants if name not in out]
         if not anchor or not others:
@@ -176,15 +177,18 @@ class Server:
         """
         controls: list[str] = []
         guilty: set[str] = set()
+        apart: set[str] = set()  # by itself
         first = [name for name in self.job.controls if name in timed and name not in self.failed]
         for name in (*first, *sorted({*names} - self.failed - {*first})):
             answer = self.forked([*controls, name], alone=False)
-            causes = [n for n in answer.suspects if n != name or answer.failed(name)]
+            suspects = [n for n in answer.suspects if n not in apart]
+            causes = [n for n in suspects if n != name or answer.failed(name)]
             if causes:
                 self.fail(name, answer.suspects[name if name in causes else causes[0]])
                 guilty.add(name)
             elif name in first:
                 controls.append(name)
+                apart.update(suspects)
         return guilty
 
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:
@@ -227,10 +231,16 @@ class Server:
         not as it was without steps beside them, in cycles as in microseconds.
         """
         disturbed: dict[str, ErrorText] = {}
-        for name, (here, cycles) in measured_in(session).items():
+        measured = measured_in(session)
+        anchor, its = measured.get(self.anchor), self.by_referee.get(self.anchor)
+        anchors = anchor[0] - its if anchor and its else 0.0
+        for name, (here, cycles) in measured.items():
             seen, alone = self.by_referee.get(name), self.alone.get(name)
             why = ""
-            if seen and are_apart(here, seen):
+            is_anchor = name == self.anchor  # beside which the others are timed: see are_apart
+            if is_anchor and alone:
+                seen = None
+            if seen and are_apart(here, seen, 0.0 if is_anchor else anchors):
                 why = f"{here:.3g} µs in a session, {seen:.3g} µs by the referee's clock"
             elif alone and all(
                 abs(now - before) > DISTURBED * before
