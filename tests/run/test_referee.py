@@ -158,6 +158,7 @@ class Played(Referee):
 def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
     def judged(lies: Lies) -> Witness:
         monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+        monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)  # the machine may be busy
         if lies.stops < 100 or lies.broken:
             monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
         made = Played(sessions_job(controls=("baseline",)), "baseline")
@@ -214,8 +215,21 @@ def test_one_that_lies_has_no_time_that_counts(
     assert bool(unmeasured) == bool(answer.unmeasured)
 
 
+def test_a_referee_that_is_stopped_has_no_time(monkeypatch: Patch) -> None:
+    """Who stops it while the graphs of others run makes these longer, and its own call shorter."""
+    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+    monkeypatch.setattr(module, "UNCERTAIN_US", 0.0)
+    monkeypatch.setattr(module, "UNCERTAIN", 0.0)
+    made = Played(sessions_job(controls=("baseline",)), "baseline")
+    made.lies = HONEST
+    _, answer = made.witnesses(["liar"], lambda name: None)
+    assert answer.microseconds is None
+    assert answer.unmeasured.startswith("the referee was interrupted at the end of")
+
+
 def test_who_kills_what_measures_ends_itself_alone(monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+    monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)
     made = Played(sessions_job(controls=("baseline",)), "baseline")
     made.lies = Lies(kills=True)
     every = list(made.witnesses(["liar", "next"], lambda name: None))
@@ -234,7 +248,10 @@ def test_long_calls_have_fewer_rounds(rounds: int, seconds: float, enough: bool)
     assert made.is_enough(rounds, seconds) == enough
 
 
-def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(("step", "interrupted"), [(1, False), (20_000, True)])
+def test_an_end_before_the_work_is_done_stops_no_clock(
+    step: int, interrupted: bool, monkeypatch: Patch
+) -> None:
     """Who commits later has the time of later, and who commits earlier does not have the sums."""
     events: list[str] = []
 
@@ -245,13 +262,14 @@ def test_an_end_before_the_work_is_done_stops_no_clock(monkeypatch: Patch) -> No
 
     def clock() -> int:
         events.append("clock")
-        return len(events)
+        return len(events) * step
 
     monkeypatch.setattr(time, "perf_counter_ns", clock)
     page: Any = SimpleNamespace(words=Words())
     made = GatedProcess(page, cast(Any, None), 0, cast(Any, None))
     made.open(0)
-    assert [event for event in events if event != "word"] == ["clock", "sums", "clock"]
+    assert events[-3:] == ["word", "sums", "clock"]
+    assert made.made[0].interrupted == interrupted
 
 
 def test_a_referee_that_fails_fails_no_variant(monkeypatch: Patch) -> None:

@@ -92,6 +92,7 @@ SETTLE_ROUNDS = 2
 MOST_DRAWN = 2000  # calls to audit; the auditor takes as many as there is time for
 MOST_BYTES, MOST_TOLD = 1 << 36, 1 << 20  # of outputs, and of how they lie in memory
 SECRET_BITS = 20
+UNCERTAIN_US, UNCERTAIN = 10.0, 0.002  # of a replay, of which a call has a fortieth of the first
 MAD = 1.4826 * 1.2533  # from the median absolute deviation to the standard error of a median, √n
 
 
@@ -104,12 +105,20 @@ class Lied(Lost):
 
 
 class GatedReplay(NamedTuple):
-    """A replay: its graph, microseconds, secret, and the memory of the sums of its calls."""
+    """A replay: its graph, microseconds, secret, and the memory of the sums of its calls. The end
+    came somewhere in the last of so many microseconds that are ``uncertain``.
+    """
 
     graph: int
     microseconds: float
     secret: int
     sums: bytes
+    uncertain: float
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody stopped the referee, or took its core, when it ought to have looked."""
+        return self.uncertain > max(UNCERTAIN_US, UNCERTAIN * self.microseconds)
 
 
 @dataclass
@@ -124,14 +133,18 @@ class GatedProcess:
     opened: int = 0
     made: list[GatedReplay] = field(default_factory=list)
 
-    def until(self, word: int, least: int, seconds: float) -> None:
-        """Wait until a word of the page is at least so much. Raises Lost."""
-        words, began = self.page.words, time.monotonic()
+    def until(self, word: int, least: int, seconds: float) -> int:
+        """Wait until a word of the page is at least so much; return when it was not, at last, in
+        nanoseconds. Raises Lost.
+        """
+        words, began, looked = self.page.words, time.monotonic(), time.perf_counter_ns()
         look = began + LOOK_SECONDS
         while True:
             for _ in range(POLLS):
+                this_look = time.perf_counter_ns()
                 if words[word] >= least:
-                    return
+                    return looked
+                looked = this_look
             if words[STATE] == FAILED:
                 raise Lost(self.received(ANSWER_SECONDS).decode("utf-8", "replace"))
             now = time.monotonic()
@@ -181,10 +194,12 @@ class GatedProcess:
         began = time.perf_counter_ns()
         words[SECRETS + place] = secret
         words[GO] = ticket
-        self.until(ENDED, ticket, ANSWER_SECONDS)
+        opened = time.perf_counter_ns()
+        looked = self.until(ENDED, ticket, ANSWER_SECONDS)
         sums = words[SUMS : SUMS + WORDS].tobytes()  # before the clock stops: the flag may be a lie
         ended = time.perf_counter_ns()
-        made = GatedReplay(graph, (ended - began) / 1e3, secret, sums)
+        uncertain = (opened - began + ended - looked) / 1e3
+        made = GatedReplay(graph, (ended - began) / 1e3, secret, sums, uncertain)
         self.made.append(made)
         return made
 
@@ -336,7 +351,10 @@ class Referee:
     def times(
         self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
     ) -> tuple[ReplayTimes, ReplayTimes]:
-        ours, theirs = ReplayTimes(), ReplayTimes()
+        """Raises Lost where it was interrupted in more replays than it has of any kind: whoever
+        does that to those of the others has a short time.
+        """
+        ours, theirs, interrupted = ReplayTimes(), ReplayTimes(), list[float]()
         began, number = time.monotonic(), -SETTLE_ROUNDS
         while not self.is_enough(number, time.monotonic() - began):
             graph = number % INSTANCES
@@ -349,8 +367,12 @@ class Referee:
             for remote, place, times in random.SystemRandom().sample(turns, len(turns)):
                 made = remote.replay(place)
                 if number >= 0:
-                    times.append(made.microseconds)
+                    (interrupted if made.interrupted else times).append(made.microseconds)
             number += 1
+        both = (times.variant[graph] for times in (ours, theirs) for graph in range(INSTANCES))
+        every = ours.bare, theirs.bare, *both
+        if len(interrupted) > min(map(len, every)):
+            raise Lost(f"the referee was interrupted at the end of {len(interrupted)} replays")
         return ours, theirs
 
     def is_enough(self, rounds: int, seconds: float) -> bool:
