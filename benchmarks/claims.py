@@ -78,17 +78,21 @@ class Tried:
 
 
 def tried() -> tuple[Tried, ...]:
-    """By the page's sentence on hacks, and its tables: each run is of the same kernels, so that the
-    last one counts.
-    """
+    """By the tables of the page: each run is of the same kernels, so that the last one counts."""
     page = TRUST.read_text("utf-8")
-    hacks = re.findall(r"then (\d+) hacks and .*?, all\s+others rejected", page, re.DOTALL)
+    hacks = re.findall(r"^\| [^|]+ \| H\d+[^|]* \|" + r" (\d+|-) \|" * 4 + "$", page, re.MULTILINE)
     honest = re.findall(r"^\| [^|]+ \| H\d+ \| (\d+) \| (\d+) \|", page, re.MULTILINE)
     known = page.split("<!-- known hacks -->")[1].split("<!-- /known hacks -->")[0]
     verdicts = re.findall(r"\| (kept|wrong|inconclusive|slower|no gain)\b[^|]*\|$", known, re.M)
-    hack, (kernel, rejected) = hacks[-1], honest[-1]
+    (before, kept, after, of_these), (kernel, rejected) = hacks[-1], honest[-1]
+    late = (
+        ()
+        if after == "-"
+        else (Tried("hacks written after the bounds that were kept", int(of_these), int(after)),)
+    )
     return (
-        Tried("hacks of the red team that were kept", 0, int(hack)),
+        Tried("hacks of the red team that were kept", int(kept), int(before)),
+        *late,
         Tried("honest kernels that were rejected", int(rejected), int(kernel)),
         Tried("new hacks in plain Python that were kept", verdicts.count("kept"), len(verdicts)),
     )

@@ -330,3 +330,21 @@ def test_its_pictures_are_there() -> None:
     pictures = re.findall(r'(?:src|srcset)="([^"]+)"', STORY)
     assert len(pictures) == 9
     assert all((story.PAGE.parent / each).is_file() for each in pictures)
+
+
+def test_hacks_that_were_written_after_the_bounds_are_counted_apart(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    head = "| runs | GPU | hacks written before | kept | written after | kept |\n"
+    first, rest = PAGE.split(head)
+    rule, rows = rest.split("\n", 1)
+    page = tmp_path / "trust.md"
+    monkeypatch.setattr(claims, "TRUST", page)
+    for cells, told in (
+        ("56 | 0 | - | - |", ["0 of 56"]),
+        ("77 | 0 | 23 | 2 |", ["0 of 77", "2 of 23"]),
+    ):
+        page.write_text(
+            f"{first}{head}{rule}\n| 2026-11-29 | H200 | {cells}\n\n{rows[rows.index('| ends') :]}"
+        )
+        assert [f"{one.came} of {one.of}" for one in claims.tried()][:-2] == told

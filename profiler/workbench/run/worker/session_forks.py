@@ -21,6 +21,7 @@ from statistics import fmean, median
 import msgspec
 from msgspec import structs
 
+from workbench.children import adopt, end_strays
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Session, are_apart, other_ways
 from workbench.run.protocol import (
@@ -116,13 +117,19 @@ class Server:
         """Let the referee time the steps, in processes of their own."""
         from workbench.run.worker.referee import Referee
 
+        end_strays()
         self.anchor = anchor = next((n for n in self.job.controls[::-1] if n in variants), "")
         out = {anchor, *self.job.references, *self.by_referee}
         others = [name for name in variants if name not in out]
         if not anchor or not others:
             return
+
+        def begins(name: str) -> None:
+            self.sources.put_back()
+            self.current(name)
+
         try:
-            for witness in Referee(self.job, anchor).witnesses(others, self.current):
+            for witness in Referee(self.job, anchor).witnesses(others, begins):
                 self.journal.write(Witnessed(witness=witness))
                 if witness.microseconds and witness.anchor_microseconds:
                     self.by_referee[witness.variant] = witness.microseconds
@@ -194,6 +201,7 @@ class Server:
     def forked(self, variants: Sequence[str], alone: bool) -> Answer:
         """Fork a session, and return its answer. If the child is killed, so is this process."""
         self.sources.put_back()
+        end_strays()
         ours, theirs = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
@@ -335,6 +343,7 @@ def main() -> None:
         folder = Path.cwd() / "kernels" / job.study
         sources = (folder / name for names in job.sources.values() for name in names)
         import_for_forks("workbench.run.worker.session_forks", sources, job.gpus)
+        adopt()
         Server(job, journal).run()
 
 
