@@ -23,7 +23,6 @@ from tools import reference
 
 from answers import Capsys, Patch
 from standin import StandIn
-from test_children import until
 from workbench.app.new import AGENTS, starters
 from workbench.cli import mcp, warm
 from workbench.cli.main import VERBS, command, main
@@ -207,33 +206,6 @@ def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
         return said
 
     assert any("built baseline" in line for line in with_client(asked))
-
-
-def test_a_call_that_nobody_waits_for_ends(tmp_path: Path) -> None:
-    """Its client cancelled it, or is gone."""
-    root, note = make(tmp_path / "ws", {"baseline": GOOD}), tmp_path / "pid"
-    waits = f"""
-import os, pathlib, time
-pathlib.Path({str(note)!r}).write_text(str(os.getpid()))
-time.sleep(600)
-"""
-    with (root / "kernels" / "scale" / "study.py").open("a") as study:
-        study.write(waits)
-
-    async def asked(client: Client) -> None:
-        waiting = asyncio.create_task(client.call_tool("list", {}))
-        assert await asyncio.to_thread(until, note.exists)
-        waiting.cancel()
-        assert await asyncio.to_thread(until, ended)
-        note.unlink()
-        waiting = asyncio.create_task(client.call_tool("list", {}))
-        assert await asyncio.to_thread(until, note.exists)
-
-    def ended() -> bool:
-        return not Path("/proc", note.read_text()).exists()
-
-    with_client(asked, root)
-    assert until(ended)
 
 
 def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
+import zstandard
 from msgspec import structs
 
 import fake_nvml
@@ -35,9 +36,11 @@ from standin import StandIn, stand_in_for_jobs
 from test_children import MARK, marked, until
 from workbench import __main__, answered
 from workbench.cli import warm
-from workbench.run import side_jobs
+from workbench.errors import Interrupted
+from workbench.run import machine, measurement, process, side_jobs
+from workbench.run.measurement import Measurement
 from workbench.run.protocol import TrialJob
-from workspaces import FIXTURE, GOOD, make
+from workspaces import CAUSAL, FIXTURE, GOOD, make, recorded_report
 
 KILLS = examples(1, many=45)
 SLOW_KILLS = examples(1, many=25)  # of what takes seconds
@@ -331,24 +334,34 @@ def test_a_command_that_measures_over_ssh_is_killed(
         assert landed
 
 
+CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}}
+INITIALIZE: dict[str, object] = {
+    "id": 1,
+    "method": "initialize",
+    "params": {**CLIENT, "clientInfo": {"name": "a", "version": "1"}},
+}
+INITIALIZED: dict[str, object] = {"method": "notifications/initialized"}
+
+
+def call(tool: str, arguments: dict[str, str]) -> dict[str, object]:
+    return {"id": 2, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+
+
+def ask(stdin: TextIO, *requests: dict[str, object]) -> None:
+    for request in requests:
+        print(json.dumps({"jsonrpc": "2.0", **request}), file=stdin, flush=True)
+
+
 def test_a_server_is_killed_as_a_verb_of_its_writes(tmp_path: Path) -> None:
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-    hello |= {"clientInfo": {"name": "a", "version": "1"}}
-    call = {"name": "new", "arguments": {"name": "fix2", "parent": "fix", "change": "x"}}
-    requests: list[dict[str, object]] = [
-        {"id": 1, "method": "initialize", "params": hello},
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/call", "params": call},
-    ]
+    new = call("new", {"name": "fix2", "parent": "fix", "change": "x"})
 
     def asked(place: Place, instant: int, victim: str) -> int:
-        def ask(child: int) -> None:
+        def new_step(child: int) -> None:
             with suppress(BrokenPipeError), Path(place.stdin).open("w") as stdin:
-                for request in requests:
-                    print(json.dumps({"jsonrpc": "2.0", **request}), file=stdin, flush=True)
+                ask(stdin, INITIALIZE, INITIALIZED, new)
                 until(lambda: '"id":2' in (place.top / "log").read_text() or is_gone(child))
 
-        return place.fork(["mcp"], instant, victim, ask)
+        return place.fork(["mcp"], instant, victim, new_step)
 
     def started(top: Path) -> Place:
         place = Place(top, str(top / "stdin"), is_server=True)
@@ -383,3 +396,78 @@ def test_a_server_is_killed_as_a_verb_of_its_writes(tmp_path: Path) -> None:
 def is_gone(pid: int) -> bool:
     """Whether a child has ended; it is still to be waited for."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+# It waits for its turn, writes half of a report, says that a variant was captured, and stays, deaf
+# to SIGTERM, with a process in a session of its own.
+NCU = """#!/bin/bash
+trap '' INT TERM
+while [ $# -gt 0 ]; do [ "$1" = --export ] && report=$2; shift; done
+until [ -e turn.json ]; do sleep 0.02; done
+echo '{"event":"hello","pid":'$$'}' >> events.jsonl
+echo '{"event":"captured","variant":"fix"}' >> events.jsonl
+head -c 100000 RECORDED > $report
+setsid sleep 600 &
+touch BEGAN
+while :; do sleep 1; done
+"""
+
+
+@pytest.mark.parametrize("verb", ["ablate", "mcp"])
+def test_nothing_is_left_of_a_capture_that_ends_early(
+    verb: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """By Ctrl-C on the shell, or because an MCP client cancels its call, and then is gone."""
+    ncu, began, recorded = (tmp_path / name for name in ("ncu", "began", "recorded"))
+    with recorded_report(CAUSAL, "fix10").open("rb") as source:
+        recorded.write_bytes(zstandard.ZstdDecompressor().stream_reader(source).read())
+    ncu.write_text(NCU.replace("RECORDED", str(recorded)).replace("BEGAN", str(began)))
+    ncu.chmod(0o755)
+    capture = {name: getattr(Measurement, name) for name in ("start_capture", "capture")}
+    gpu = StandIn(monkeypatch, lambda run: 10.0 if run.variant == "baseline" else 8.0)
+    for name, method in capture.items():
+        monkeypatch.setattr(Measurement, name, method)
+
+    def worker(scratch: Path, job: Any, prefix: Any = None, cubins: Any = None) -> Any:
+        made = gpu.start(scratch, job, cubins) if prefix is None else None
+        return made or process.Worker(scratch, job, prefix, cubins)
+
+    monkeypatch.setattr(measurement, "Worker", worker)
+    monkeypatch.setattr(machine, "find_ncu", lambda: str(ncu))
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    place = Place(tmp_path / "place")
+    study(place.root)
+
+    def begun() -> None:
+        assert until(began.exists), (place.top / "log").read_text()
+        assert len(marked(place.mark)) >= 2
+        began.unlink()
+
+    def interrupt(child: int) -> None:
+        begun()
+        os.killpg(child, signal.SIGINT)
+
+    def leave(child: int) -> None:
+        step, cancel = call("step", {"name": "fix"}), {"method": "notifications/cancelled"}
+        with Path(place.stdin).open("w") as stdin:
+            ask(stdin, INITIALIZE, INITIALIZED, step)
+            begun()
+            ask(stdin, {**cancel, "params": {"requestId": 2}})
+            assert until(lambda: not marked(place.mark)), place.left()
+            ask(stdin, {**step, "id": 3})
+            begun()
+
+    if verb == "mcp":
+        place.stdin, place.is_server = str(place.top / "stdin"), True
+        os.mkfifo(place.stdin)
+        assert place.fork(["mcp"], 0, "server", leave) == 0
+    else:
+        assert place.fork(["ablate", "fix"], meanwhile=interrupt) == Interrupted.exit_code
+    assert not list(place.scratch.iterdir())
+    assert not list(place.root.rglob("*.part"))
+    names = " ".join(map(str, place.root.rglob("*")))
+    assert "ncu-rep" not in names
+    assert "captures.json" not in names
+    assert re.search(r"/timings/\S+\.json", names), "what was measured before is kept"
+    place.is_server, place.stdin = False, os.devnull
+    assert place.fork(["list"]) == 0, (place.top / "log").read_text()
