@@ -686,6 +686,24 @@ TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("reset", "said"), [("", "kernel is autotuned"), (", pre_hook=h", "random")]
+)
+def test_autotuning_without_a_reset_is_named(
+    reset: str, said: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    text = f"""import torch
+def unused():
+    @triton.autotune(configs=[], key=[]{reset})
+    def kernel(out): tl.atomic_add(out, 1)
+def noisy(x):
+    return x + torch.rand(x.shape)
+"""
+    asked: dict[str, Any] = {"inputs": ("x=randn(64)",), "versus": "torch.clone"}
+    with pytest.raises(GateFailed, match=said):
+        called(tmp_path, monkeypatch, "cpu", path=f"{file(tmp_path, text)}:noisy", **asked)
+
+
 def test_a_function_may_take_numbers_alone(tmp_path: Path, monkeypatch: Patch) -> None:
     path = file(tmp_path, "import torch\ndef length(n):\n    return torch.ones(n)\n")
     trial = called(tmp_path, monkeypatch, "cpu", path=path, inputs=("n=3",), versus="torch.ones")

@@ -182,6 +182,24 @@ def without_configuration(text: str) -> int:
     return 0
 
 
+def tuned_in_place(text: str) -> str:
+    """The kernel of Triton that adds to its output by atomics and is autotuned without a reset:
+    every configuration that is timed adds to it; "" for none.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return ""
+    for node in ast.walk(tree):
+        for made in getattr(node, "decorator_list", ()):
+            if isinstance(made, ast.Call) and ast.unparse(made.func).endswith("autotune"):
+                keywords = {k.arg for k in made.keywords}
+                resets = keywords & {"reset_to_zero", "restore_value", "pre_hook"}
+                if not resets and ".atomic_" in ast.unparse(node):
+                    return str(getattr(node, "name", ""))
+    return ""
+
+
 def _within(name: str, module: str) -> bool:
     return name == module or name.startswith(f"{module}.")
 

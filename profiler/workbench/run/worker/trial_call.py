@@ -44,6 +44,8 @@ from workbench.run.worker.output import refuse_lazy
 from workbench.run.worker.process_settings import keep_settings, load_own
 from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
+from workbench.study.files import readable_text
+from workbench.study.front_ends import tuned_in_place
 from workbench.words import Inputs
 
 LARGEST_ON_CPU = 1 << 30  # bytes of inputs
@@ -191,6 +193,13 @@ class TrialRun:
         _, relative, differs = error_of(first, second, called)
         if differs or relative > REPEATABLE:
             by = f": {differs}" if differs else f" by {relative:.2g} of the result"
+            for path in sorted(self.folder.rglob("*.py")):
+                if kernel := tuned_in_place(readable_text(path)):
+                    raise GateFailed(
+                        f"two calls of {called} differ{by}; {kernel} is autotuned, adds to its "
+                        "output by atomics and resets nothing: each configuration adds to it",
+                        hint=f'reset_to_zero=["OUTPUT"] in triton.autotune of {kernel}',
+                    )
             raise GateFailed(
                 f"{called} is random, or reads memory that it does not write: two calls with the "
                 f"same inputs differ{by}",
