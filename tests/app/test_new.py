@@ -59,6 +59,22 @@ def test_the_copy_is_a_variant_of_its_own(root: Path, builds_here: None, capsys:
     assert [kernel["source"] for kernel in built["kernels"]] == ["fix2.cu"]
 
 
+def test_two_kernels_of_a_file_are_built_once_each(
+    root: Path, builds_here: None, capsys: Capsys
+) -> None:
+    folder = root / "kernels" / "rmsnorm"
+    for name in ("other", "third"):
+        with (folder / "baseline.cu").open("a") as source:
+            source.write(f'extern "C" __global__ void {name}(float* x) {{ x[threadIdx.x] = 1; }}\n')
+    with (folder / "baseline.py").open("a") as module:
+        module.write('other = cuda.kernel("baseline.cu", "other")\n')
+    (built,) = json_of(capsys, "build", "baseline", project=root)["builds"]
+    coded = {kernel["kernel"]: bool(kernel.get("code")) for kernel in built["kernels"]}
+    assert len(built["kernels"]) == len(built["defines"]) == len(coded) == 3
+    assert coded.pop("third") is False, "not launched"
+    assert all(coded.values())
+
+
 def test_two_commands_at_once_lose_no_step(root: Path) -> None:
     """Each adds steps to the ladder as it is when it writes."""
     names = [f"at{n}" for n in range(1, 7)]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,33 +45,33 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
     ncu's path. Without a GPU a kernel is only compiled, for ``arch``.
     """
     this_module = [sys.executable, "-m", "workbench.run.self_test"]
-    with temporary_folder() as folder:
+    with temporary_folder() as folder, ThreadPoolExecutor(1) as pool:
+        # torch takes seconds to import, from a cold disk ten: meanwhile the others go on.
+        torch = pool.submit(ran, [*this_module, "torch"], folder) if has_gpu else None
         code, log = ran([*this_module, "kernel" if has_gpu else arch], folder)
         done = [line.removeprefix("done ") for line in log.splitlines() if line.startswith("done ")]
         yield from map(Outcome, done)
         if code != 0:
             yield failed(next(one for one in (*KERNEL_STEPS, "exit") if one not in done), code, log)
-        if not has_gpu:
+        if torch is None:
             return
-        ended, said = ran([*this_module, "torch"], folder)
-        yield (
-            failed(TORCH_STEP, ended, said)
-            if ended != 0
-            else Outcome(TORCH_STEP, found=said.strip())
-        )
-        if tool is None or code != 0:
-            return
-        for step, options in NCU_STEPS.items():
-            report = Path(folder, f"{options[0]}.ncu-rep")
-            ended, said = ran(
-                [tool, *options, "--export", str(report), *this_module, "kernel"], folder
-            )
-            try:
-                missing, every = without_number(actions(report, None)[0])
-                text = f"{every} metrics, {missing} of them without a number"
-                yield Outcome(step, found=text)
-            except BadCapture as error:
-                yield failed(step, ended, said if said.strip() else error.message)
+        if tool is not None and code == 0:
+            yield from _profiled(tool, this_module, folder)
+        ended, said = torch.result()
+        works = Outcome(TORCH_STEP, found=said.strip())
+        yield works if ended == 0 else failed(TORCH_STEP, ended, said)
+
+
+def _profiled(tool: str, this_module: Sequence[str], folder: Path) -> Iterator[Outcome]:
+    for step, options in NCU_STEPS.items():
+        report = folder / f"{options[0]}.ncu-rep"
+        command = [tool, *options, "--export", str(report), *this_module, "kernel"]
+        ended, said = ran(command, folder)
+        try:
+            missing, every = without_number(actions(report, None)[0])
+            yield Outcome(step, found=f"{every} metrics, {missing} of them without a number")
+        except BadCapture as error:
+            yield failed(step, ended, said if said.strip() else error.message)
 
 
 def failed(step: str, code: int | None, log: str) -> Outcome:

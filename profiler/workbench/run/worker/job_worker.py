@@ -194,19 +194,23 @@ class JobWorker:
             from workbench.run.worker.device import device_arch
 
             arch = device_arch()
-        compiled = [(kernel.source, kernel.compile(arch)[0]) for kernel in kernels]
-        built = [
-            (BuiltKernel(**vars(build), source=source.path.name), source.shown_defines)
-            for source, report in compiled
-            for build in report.kernels
-        ]
-        warnings = [warning for _, report in compiled for warning in report.warnings]
+        built: dict[tuple[object, ...], tuple[BuiltKernel, str]] = {}
+        warnings: dict[str, None] = {}
+        for kernel in kernels:
+            source, (report, _) = kernel.source, kernel.compile(arch)
+            warnings |= dict.fromkeys(report.warnings)
+            for build in report.kernels:
+                # A source is compiled for each of its kernels, and that one has its code.
+                key = source.path, source.shown_defines, source.options, build.kernel
+                if build.code or key not in built:
+                    made = BuiltKernel(**vars(build), source=source.path.name)
+                    built[key] = made, source.shown_defines
         self.journal.write(
             Built(
                 variant=name,
                 arch=arch,
-                kernels=tuple(kernel for kernel, _ in built),
-                defines=tuple(defines for _, defines in built),
+                kernels=tuple(made for made, _ in built.values()),
+                defines=tuple(defines for _, defines in built.values()),
                 warnings=tuple(warnings),
             )
         )
