@@ -9,8 +9,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.judge.open_verdicts import Deciding, NextRun
     from workbench.run.measurement import MeasuredPlan, Plan
     from workbench.run.protocol import CeilingsJob, TrialJob
+    from workbench.run.toolchains import Toolchain
     from workbench.study.config import Config
     from workbench.study.model import Study
     from workbench.study.workspace import Workspace
@@ -50,7 +51,7 @@ class Reporter:
 @dataclass(frozen=True)
 class Task:
     """A plan for a study; ``payer`` is the workspace whose budget it is. ``instead`` of the plan
-    there may be a job that measures no variants.
+    there may be a job that measures no variants. ``toolchain``: whose workers measure.
     """
 
     payer: Workspace
@@ -60,10 +61,15 @@ class Task:
     plan: Plan
     deciding: Deciding | None = None
     instead: TrialJob | CeilingsJob | None = None
+    toolchain: Toolchain | None = None
 
 
-def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
-    """On this machine. ``builds`` is a folder that keeps what is compiled for other tasks."""
+def perform(
+    task: Task, hear: Hear, builds: Path | None, undecided: Callable[..., Any] | None = None
+) -> MeasuredPlan:
+    """On this machine. ``builds`` is a folder that keeps what is compiled for other tasks,
+    ``undecided`` is called after each session instead of what the task decides.
+    """
     from workbench.run.measurement import MeasuredPlan
     from workbench.run.protocol import CeilingsJob, TrialJob
 
@@ -86,10 +92,49 @@ def perform(task: Task, hear: Hear, builds: Path | None) -> MeasuredPlan:
         task.folder,
         task.plan,
         hear,
-        deciding.undecided(task.study.ladder, task.config),
+        undecided or deciding.undecided(task.study.ladder, task.config),
         deciding.refused(task.config),
         builds,
     ).run()
+
+
+def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
+    """Perform a task of each of two toolchains; their sessions alternate on the GPU."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from msgspec import structs
+
+    from workbench.judge.open_verdicts import open_apart
+    from workbench.run.toolchains import Turns, workers_of
+
+    config = tasks[0].config
+    sessions = config.timing.sessions_in_turns
+    turns = Turns(sessions, lambda a, b: bool(open_apart(a, b, sessions, config.gate)))
+    timing = structs.replace(
+        config.timing,
+        sessions=1,
+        max_sessions=2 * sessions,
+        seconds=2 * config.timing.seconds,
+        references_alone=False,
+    )
+
+    def heard(event: Any) -> None:
+        if turns.stopped:
+            raise KeyboardInterrupt
+        hear(event)
+
+    def performed(place: int, task: Task) -> MeasuredPlan:
+        task = replace(task, config=structs.replace(task.config, timing=timing))
+        builds = task.toolchain.builds if task.toolchain else None
+        with workers_of(task.toolchain), turns.of(place):
+            return perform(task, heard, builds, partial(turns.after_session, place))
+
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        try:
+            return list(pool.map(performed, range(len(tasks)), tasks))
+        except BaseException:
+            turns.stop()
+            raise
 
 
 class Executor(ABC):
@@ -236,6 +281,12 @@ class Local(Executor):
         from workbench.run.protocol import TrialJob
 
         plans = []
+        if tasks[0].toolchain is not None:
+            with self.spending(tasks[0]):
+                plans = in_turns(tasks, hear)
+            if any(plan.interrupted for plan in plans):
+                raise Interrupted
+            return plans
         for task in tasks:
             on_gpu = not isinstance(task.instead, TrialJob)
             with self.spending(task) if on_gpu else nullcontext():

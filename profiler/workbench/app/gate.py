@@ -10,7 +10,16 @@ from pathlib import Path
 from workbench.app.executor import Executor
 from workbench.app.kernel_code import KernelCode, code_of_builds
 from workbench.app.measure import collectable
-from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
+from workbench.app.sides import (
+    Apart,
+    Side,
+    Together,
+    build_all,
+    measure_apart,
+    measure_together,
+    recorded_anew,
+    side_of,
+)
 from workbench.app.target import require_arch
 from workbench.children import temporary_folder
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError, unknown
@@ -24,7 +33,8 @@ from workbench.judge.commits import (
 from workbench.judge.findings import Finding, finding
 from workbench.run import machine
 from workbench.run.protocol import Built
-from workbench.run.repository import Commit, Repository, older, repository_of
+from workbench.run.repository import Commit, Repository, repository_of
+from workbench.run.toolchains import named_pythons, toolchain_of
 from workbench.study.files import resolved
 from workbench.study.sources import plain_digest
 from workbench.study.workspace import Workspace
@@ -120,9 +130,15 @@ def plain_of(side: Side, name: str) -> str:
 def compile_sides(
     executor: Executor, pairs: Sequence[tuple[Side, Side]], arch: str, cubins: Path
 ) -> None:
-    """Compile what has other sources, and not only other comments, at both commits, or is new."""
+    """Compile what has other sources, and not only other comments, at both commits, or is new; for
+    two environments everything.
+    """
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
+        if head.toolchain:
+            names = collectable_on(executor, (base, head), head.compared)
+            wanted += [(base, names), (head, names)]
+            continue
         changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]
         new = [name for name in head.compared if name not in base.names]
         wanted += [(base, collectable(executor, base.study, changed))]
@@ -130,6 +146,19 @@ def compile_sides(
     if any(names for _, names in wanted):
         with executor.reporter.progress() as hear:
             build_all([each for each in wanted if each[1]], arch, hear, cubins)
+
+
+def collectable_on(executor: Executor, sides: Sequence[Side], names: list[str]) -> list[str]:
+    """Return those whose packages are installed for both sides; others are reported, once."""
+    toolchains = [side.toolchain for side in sides if side.toolchain]
+    if not toolchains:
+        return collectable(executor, sides[-1].study, names)
+    needs = {name: sides[-1].study.variants[name].needs for name in names}
+    left = [n for n in names if not needs[n] or all(needs[n] in t.versions for t in toolchains)]
+    for name in names:
+        if name not in left:
+            executor.note_once(f"{name} is not collected: {needs[name]} is not in both")
+    return left
 
 
 def compare(
@@ -149,23 +178,29 @@ def compare(
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
-    open_ = collectable(executor, head.study, open_)
-    together: Together | None = None
+    open_ = collectable_on(executor, (base, head), open_)
+    together: Together | Apart | None = None
     if tier and open_ and executor.gpu is not None:
-        together = measure_together(
-            executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer
-        )
+        if head.toolchain:
+            same = [n for n, (old, new) in sides.items() if old and new and is_same(old, new)]
+            together = measure_apart(
+                executor, base, head, open_, shape=shape, tier=tier, folder=folder, same=same
+            )
+        else:
+            together = measure_together(
+                executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer
+            )
     changes, changed = [], changed_sources(base, head)
     for name, (old, new) in sides.items():
         timed = None
         if together is not None and name in open_ and old and new:
-            old, new = together.at(old, older(name)), together.at(new, name)
+            old, new = together.both(old, new, name)
             timed = together.timed(name)
         change = judge_change(name, old, new, base.workspace.config, timed)
         if change.verdict == Move.SAME and name in changed:
             change = replace(change, stale=head.is_stale(name))
         changes.append(change)
-    unchanged = frozenset(set(names) - set(changed))
+    unchanged = frozenset(() if head.toolchain else set(names) - set(changed))
     ruled = changed_rules(base.rules, head.rules) if base.names and not head.only else ()
     return StudyChanges(head.study.name, (*ruled, *with_controls(changes, unchanged)))
 
@@ -199,7 +234,9 @@ def _finding(kernel: KernelCode) -> Finding:
 
 @dataclass(frozen=True)
 class Gated:
-    """All variants of two commits, study by study; ``tier`` is how far they were compared."""
+    """All variants of two commits or environments, study by study; ``tier`` is how far they were
+    compared.
+    """
 
     older: Commit = field(repr=False)
     newer: Commit = field(repr=False)
@@ -209,13 +246,13 @@ class Gated:
     @property
     @shown
     def base(self) -> str:
-        """The hash of the older commit, in full."""
+        """The hash of the older commit, in full, or the older environment's name."""
         return self.older.sha
 
     @property
     @shown
     def head(self) -> str:
-        """The hash of the newer commit, in full."""
+        """The hash of the newer commit, in full, or the newer environment's name."""
         return self.newer.sha
 
     @property
@@ -245,10 +282,7 @@ def gate(
     commits = [repository.commit(said) for said in (base, head)]
     if head == "HEAD" and repository.is_dirty:
         executor.note("there are changes that are in no commit: they are not looked at")
-    if tier == 2 and executor.gpu is None:
-        raise machine.why_not_measuring()
-    if tier is None:
-        tier = 2 if executor.gpu is not None else 1
+    tier = tier_here(executor, tier)
     with ExitStack() as stack:
         trees = stack.enter_context(repository.worktrees())
         workspaces = [stack.enter_context(trees.workspace_at(commit)) for commit in commits]
@@ -256,12 +290,75 @@ def gate(
         studies = paired(repository, commits, workspaces, study, variant)
         cubins = resolved(cache or scratch / "cubins")
         cubins.mkdir(parents=True, exist_ok=True)
-        compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)
-        compared = []
-        for each in studies:
-            if each.sides is None:
-                compared.append(each.alone)
-                continue
-            changes = compare(executor, *each.sides, shape, tier, scratch / each.name, workspace)
-            compared.append(with_machine_code(executor, changes, each.sides, cubins))
-    return Gated(commits[0], commits[1], tier, tuple(compared))
+        compared = compare_all(executor, studies, shape, arch, tier, cubins, scratch, workspace)
+    return Gated(commits[0], commits[1], tier, compared)
+
+
+def tier_here(executor: Executor, tier: int | None) -> int:
+    """Raises EnvironmentLacks where tier 2 cannot be measured."""
+    if tier == 2 and executor.gpu is None:
+        raise machine.why_not_measuring()
+    if tier is None:
+        return 2 if executor.gpu is not None else 1
+    return tier
+
+
+def compare_all(
+    executor: Executor,
+    studies: Sequence[Paired],
+    shape: str | None,
+    arch: str,
+    tier: int,
+    cubins: Path,
+    scratch: Path,
+    payer: Workspace,
+) -> tuple[StudyChanges, ...]:
+    """Compile, then compare each study with what its compilers made."""
+    compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)
+    compared = []
+    for each in studies:
+        if each.sides is None:
+            compared.append(each.alone)
+            continue
+        changes = compare(executor, *each.sides, shape, tier, scratch / each.name, payer)
+        compared.append(with_machine_code(executor, changes, each.sides, cubins))
+    return tuple(compared)
+
+
+def gate_environments(
+    executor: Executor,
+    workspace: Workspace,
+    named: Sequence[str],
+    *,
+    arch: str,
+    tier: int | None = None,
+    cache: Path | None = None,
+    study: str | None = None,
+    shape: str | None = None,
+) -> Gated:
+    """Compare the studies of a workspace, as its files are now, in two environments, each
+    ``NAME=PYTHON``. Raises UsageError for what is none, EnvironmentLacks where it lacks packages,
+    and as ``gate``.
+    """
+    require_arch(arch)
+    pythons = named_pythons(named)
+    if executor.at_once:
+        raise UsageError("--env compares two environments of this machine", hint="leave --on out")
+    tier = tier_here(executor, tier)
+    with temporary_folder() as scratch:
+        cubins = resolved(cache or scratch / "cubins")
+        toolchains = [
+            toolchain_of(name, python, scratch / "links" / name, cubins / name)
+            for name, python in pythons
+        ]
+        names = [study] if study else list(workspace.studies())
+        commits = [Commit(each.name, each.name) for each in toolchains]
+
+        def side(place: int, name: str) -> Side:
+            side = side_of(commits[place], workspace, name)
+            side.toolchain = toolchains[place]
+            return side
+
+        studies = [Paired(name, side(0, name), side(1, name)) for name in names]
+        compared = compare_all(executor, studies, shape, arch, tier, cubins, scratch, workspace)
+    return Gated(commits[0], commits[1], tier, compared)

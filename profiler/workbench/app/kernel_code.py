@@ -82,7 +82,7 @@ def compiled_code(
 
 
 def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> MachineCodeResult:
-    """Compare the code of two builds whose binaries are kept in a folder. Raises as
+    """Compare the code of two builds whose binaries are kept in a folder, or below it. Raises as
     ``disassembled``.
     """
     binaries = kept_cubins(cubins)
@@ -100,9 +100,11 @@ def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> Ma
 
 
 def kept_cubins(folder: Path) -> dict[str, bytes]:
-    """Digest of a kernel's machine code to the binary that has it, of a folder of builds."""
+    """Digest of a kernel's machine code to the binary that has it, of builds in a folder, or below
+    it.
+    """
     binaries = {}
-    for path in sorted(folder.glob(CUBINS)):
+    for path in sorted(folder.rglob(CUBINS)):
         kept = json.loads(contents(path))
         for kernel in kept["report"]["kernels"]:
             if kernel["code"]:

@@ -18,16 +18,24 @@ from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.judge.commits import AtCommit, Rules, TimedPair
 from workbench.judge.gates import HARMLESS
-from workbench.judge.open_verdicts import Deciding, timed_pair
-from workbench.judge.times import timing_facts
+from workbench.judge.open_verdicts import Deciding, pair_apart, timed_pair
+from workbench.judge.times import Control, timing_facts
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run.compilation import build_only
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, join, older
+from workbench.run.toolchains import Toolchain, workers_of
 from workbench.study.files import is_there
+from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
-from workbench.study.sources import Fingerprints, host_digest, plain_digest, study_digest
+from workbench.study.sources import (
+    Fingerprints,
+    host_digest,
+    plain_digest,
+    source_files,
+    study_digest,
+)
 from workbench.study.workspace import Workspace, including
 from workbench.words import HEADLINE, Status
 
@@ -35,7 +43,7 @@ from workbench.words import HEADLINE, Status
 @dataclass(eq=False)
 class Side:
     """A study at ``commit``; ``built`` are the variants that were compiled for this comparison, of
-    all or of ``only`` one.
+    all or of ``only`` one. With a ``toolchain`` it is the same study in another environment.
     """
 
     commit: Commit
@@ -43,6 +51,7 @@ class Side:
     study: Study
     built: dict[str, Built | Failed] = field(default_factory=dict)
     only: str = ""
+    toolchain: Toolchain | None = None
 
     @property
     def names(self) -> list[str]:
@@ -88,14 +97,15 @@ class Side:
         """None where there is no such variant; ``counters``: with the figures of its capture."""
         if name not in self.names:
             return None
-        event = self.built.get(name)
+        event, variant = self.built.get(name), self.study.variants[name]
         kernels = None
         if isinstance(event, Built):
             kernels = tuple(zip(event.kernels, event.defines, strict=True))
+        if self.toolchain and (not kernels or is_compiling(source_files(self.study, variant))):
+            kernels = None  # what runs is not all compiled here
         codes: dict[str, str] = {}
         for kernel, _ in kernels or ():
             codes[kernel.source] = f"{codes.get(kernel.source, '')} {kernel.code}"
-        variant = self.study.variants[name]
         failed = event.error.message if isinstance(event, Failed) else ""
         lacks = isinstance(event, Failed) and event.error.kind == ModuleNotFoundError.__name__
         return AtCommit(
@@ -112,6 +122,7 @@ class Side:
             figures=self.figures(name) if counters else {},
             index=self.index(name),
             without_report=self.without_report(name),
+            packages=self.toolchain.versions if self.toolchain else None,
         )
 
     def figures(self, name: str) -> Mapping[str, Figure]:
@@ -172,8 +183,8 @@ def build_all(
     on_event: Callable[[Event], None],
     cubins: Path,
 ) -> None:
-    """Compile the variants of each side, all sides at once. What is in ``cubins`` is not compiled
-    again, and what is compiled is put there.
+    """Compile the variants of each side, all sides at once. What is in ``cubins``, or in the folder
+    of a toolchain, is not compiled again, and what is compiled is put there.
 
     Raises as ``build_only``.
     """
@@ -186,7 +197,9 @@ def build_all(
 
     def build(side: Side, names: list[str]) -> list[Built | Failed]:
         limit = side.workspace.config.limits.seconds_per_step
-        return build_only(side.study, names, arch, limit, relay, cubins)
+        builds = side.toolchain.builds if side.toolchain else cubins
+        with workers_of(side.toolchain):
+            return build_only(side.study, names, arch, limit, relay, builds)
 
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:
         started = [(side, pool.submit(build, side, names)) for side, names in wanted]
@@ -206,6 +219,10 @@ class Together:
 
     evidence: ShapeEvidence
     failures: Mapping[str, str] = field(default_factory=dict)
+
+    def both(self, before: AtCommit, after: AtCommit, name: str) -> tuple[AtCommit, AtCommit]:
+        """Add what was measured of a variant at both commits."""
+        return self.at(before, older(name)), self.at(after, name)
 
     def at(self, commit: AtCommit, name: str) -> AtCommit:
         """Add what was measured of a variant; ``name`` is what it is called in the joint study."""
@@ -229,6 +246,70 @@ class Together:
         pair = timed_pair(timing.timing, *names)
         controls = [t for t in facts.controls if t.regime == HEADLINE] if facts else []
         return replace(pair, controls=tuple(controls)) if pair else None
+
+
+@dataclass(frozen=True)
+class Apart:
+    """The result of the same study in two environments whose sessions alternated. The ``control``
+    is what runs the same in both, "" where nothing is known to.
+    """
+
+    before: Together
+    after: Together
+    control: str
+    planned: int
+
+    def both(self, before: AtCommit, after: AtCommit, name: str) -> tuple[AtCommit, AtCommit]:
+        """Add what was measured of a variant in each environment."""
+        return self.before.at(before, name), self.after.at(after, name)
+
+    def timed(self, variant: str) -> TimedPair | None:
+        """The newer over the older, in pairs of sessions; None where one has not timed it."""
+        old, new = (fullest_timing(side.evidence, [variant]) for side in (self.before, self.after))
+        if old is None or new is None:
+            return None
+        pair = pair_apart(old.timing, new.timing, variant, self.planned)
+        control = pair_apart(old.timing, new.timing, self.control, self.planned)
+        controls = (Control(self.control, HEADLINE, control.ratio),) if control else ()
+        return replace(pair, controls=controls) if pair else None
+
+
+def measure_apart(
+    executor: Executor,
+    base: Side,
+    head: Side,
+    variants: Sequence[str],
+    *,
+    shape: str | None,
+    tier: int,
+    folder: Path,
+    same: Sequence[str] = (),
+) -> Apart:
+    """Measure ``variants`` in the environments of two sides, beside the primary reference and the
+    first of those that run the ``same`` in both. Otherwise as ``measure_together``.
+    """
+    gpu = executor.gpu
+    assert gpu is not None
+    workspace, picked = head.workspace, profiled_shape(head.study, shape)
+    study, name = picked.study, picked.name
+    control = next(iter(same), "")
+    beside = [n for n in (study.ladder.primary_reference, control) if n and n not in variants]
+    timed = [*beside, *variants] if tier > 1 else []
+    plan = Plan(name, checked=tuple(variants), timed=tuple(timed), captured=tuple(variants))
+    targets = [EvidenceFolder(folder / f"{place}" / gpu.slug) for place in range(2)]
+    tasks = [
+        Task(workspace, study, workspace.config, target, plan, toolchain=side.toolchain)
+        for side, target in zip((base, head), targets, strict=True)
+    ]
+    measured = executor.measure(tasks)
+    before, after = (
+        Together(
+            load(study, target, {name: study.variants}, captures=[name])[name],
+            {**result.unsupported, **result.failures},
+        )
+        for target, result in zip(targets, measured, strict=True)
+    )
+    return Apart(before, after, control, workspace.config.timing.sessions_in_turns)
 
 
 def measure_together(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from workbench.app.gate import gate
+from workbench.app.gate import Gated, gate, gate_environments
 from workbench.cli.options import GateOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
-from workbench.errors import CannotTell, GateFailed
+from workbench.errors import CannotTell, GateFailed, UsageError
 from workbench.judge.commits import VariantChange
 from workbench.reporters.gate import junit
 from workbench.study.files import write_bytes
@@ -17,11 +18,17 @@ from workbench.words import Cause, Move
 
 
 def run(options: GateOptions) -> int:
-    gated = gate(
+    if bool(options.env) == (options.base is not None):
+        raise UsageError(
+            "name a commit to compare with, or two environments, and not both",
+            hint="workbench gate HEAD~1, or workbench gate --env old=PYTHON --env new=PYTHON",
+        )
+    compare: Callable[..., Gated] = partial(gate_environments, named=options.env or ())
+    if options.base is not None:
+        compare = partial(gate, base=options.base, head=options.head)
+    gated = compare(
         executor("gate", options.on),
         find_workspace(options.project),
-        options.base,
-        options.head,
         arch=options.arch,
         tier=options.tier,
         cache=options.cache,

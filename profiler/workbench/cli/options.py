@@ -385,15 +385,18 @@ class AdviseOptions(Briefed, Recorded):
 
 @dataclass(frozen=True)
 class GateOptions(Briefed):
-    """Compare two commits: same, faster, slower, or cannot tell.
+    """Compare two commits or two environments: same, faster, slower, or cannot tell.
 
     Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
 
     Example: workbench gate HEAD~1 --tier 0
     """
 
-    base: str = argument("BASE", "Commit to compare with.")
+    base: str | None = argument("BASE", "Commit to compare with.", default=None)
     head: str = argument("HEAD", "Commit to test.", default="HEAD")
+    env: list[str] | None = option(
+        "--env", "Instead of commits, two environments: --env old=.. --env new=..", "NAME=PYTHON"
+    )
     tier: int | None = option(
         "--tier", "Highest tier: 0 compiled code, 1 counters, 2 times.", "TIER", min=0, max=2
     )

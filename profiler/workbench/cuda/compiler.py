@@ -90,7 +90,7 @@ def compiler_message(text: str) -> str:
 NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
-KEPT_AS = 3  # how a kept cubin is written
+KEPT_AS = 4  # how a kept cubin is written
 CUBINS = "*.build.json"  # in that folder
 
 

@@ -20,6 +20,10 @@ TEXT = ".text."
 # Where a kernel's own sections are called after it: code, attributes, relocations, constants and
 # static shared memory. Line tables, PTX, symbols and the compiler's notes are no part of its code.
 _OWN = re.compile(r"\.(?:text|rela?\.text|nv\.info|nv\.shared|nv\.constant\d+)\.(?P<of>.+)")
+# Attributes that tell of the compiler: EIATTR_CUDA_API_VERSION, EIATTR_LANGUAGE, one without a name
+# that is 1 in all that NVRTC 13.5 makes, and a PREEXIT_USED of 0, which older ones leave out.
+_INFO, _SIZED = ".nv.info.", 4
+_OF_THE_COMPILER = re.compile(rb"\x04[\x37\x66].*|\x03\x6b\x01\x00|\x02\x6d\x00\x00", re.DOTALL)
 _SHARED = re.compile(r"\.nv\.(?:constant\d+|global(?:\.init)?|shared\.reserved.*)")
 
 
@@ -62,11 +66,11 @@ def code_digests(cubin: bytes) -> dict[str, str]:
     """
     try:
         parts = [s for s in sections(cubin) if _OWN.fullmatch(s.name) or _SHARED.fullmatch(s.name)]
+        names = [s.name.removeprefix(TEXT) for s in parts if s.name.startswith(TEXT)]
+        entries = {name for name in names if any(s.name == f".nv.constant0.{name}" for s in parts)}
+        return {name: _digest(parts, name, entries) for name in sorted(entries)}
     except (ValueError, IndexError, struct.error):
         return {}
-    names = [s.name.removeprefix(TEXT) for s in parts if s.name.startswith(TEXT)]
-    entries = {name for name in names if any(s.name == f".nv.constant0.{name}" for s in parts)}
-    return {name: _digest(parts, name, entries) for name in sorted(entries)}
 
 
 def _digest(parts: list[ElfSection], kernel: str, entries: set[str]) -> str:
@@ -77,6 +81,21 @@ def _digest(parts: list[ElfSection], kernel: str, entries: set[str]) -> str:
         if of in entries and of != kernel:
             continue
         name = section.name.replace(kernel, "") if of == kernel else section.name
-        digest.update(f"{name} {section.size}\0".encode())
-        digest.update(section.body)
+        is_info = name.startswith(_INFO)
+        body = b"".join(_attributes(section.body)) if is_info else section.body
+        digest.update(f"{name} {len(body) if is_info else section.size}\0".encode())
+        digest.update(body)
     return digest.hexdigest()
+
+
+def _attributes(body: bytes) -> list[bytes]:
+    """Split the attributes of a kernel, each a format, a number and two bytes: a value, or the size
+    of the value that follows.
+    """
+    attributes, place = [], 0
+    while place < len(body):
+        kind, _, size = struct.unpack_from("<BBH", body, place)
+        end = place + 4 + (size if kind == _SIZED else 0)
+        attributes.append(body[place:end])
+        place = end
+    return sorted(each for each in attributes if not _OF_THE_COMPILER.fullmatch(each))

@@ -7,6 +7,7 @@ There are three tiers: 0, what the compiler made, without a GPU; 1, the counters
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
@@ -29,6 +30,12 @@ from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 # Fields of a provenance by what a difference in them may be put down to.
 COMPILERS = ("nvrtc",)
 LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
+NOT_THERE = "not installed"
+# Packages of an environment that a kernel's time may depend on, and those that only compile it.
+PACKAGES = re.compile(r"python$|torch|triton|numba|cupy|nvidia-|cuda-|flash|quack|tilelang|helion")
+COMPILING_PACKAGES = re.compile(
+    r"triton$|nvidia-(?:cuda-(?:nvrtc|nvcc|crt|cccl|runtime|nvdisasm)|nvvm|nvjitlink|ml-py)|cuda-"
+)
 HARDWARE = ("gpu", "gpu_uuid", "driver")
 # What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
 # such as sectors a request nobody knows which way is better.
@@ -62,7 +69,8 @@ class AtCommit:
     not needed. ``error`` is the compiler's, ``lacks`` why it was not compiled on this machine,
     ``wrong`` what a check found. ``figures`` are of the capture that ``index`` names; empty and
     None are not collected. ``without_report``: the recorded capture has tables
-    alone, which anyone can write: no figures are taken from it.
+    alone, which anyone can write: no figures are taken from it. ``packages`` are versions by name
+    in the environment whose workers built it; None where both have the same.
     """
 
     fingerprint: str
@@ -78,6 +86,7 @@ class AtCommit:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     index: CaptureIndex | None = None
     without_report: bool = False
+    packages: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Difference:
 def same_code(before: AtCommit, after: AtCommit) -> bool | None:
     """Whether the GPU runs the same; None where the machine code of a side is not known."""
     if before.kernels is None or after.kernels is None:
-        return True if before.fingerprint == after.fingerprint else None
+        return True if same_sources(before, after) else None
     codes = [[k.code for k, _ in side.kernels or () if k.code] for side in (before, after)]
     if any(
         side.kernels and not has_code for side, has_code in zip((before, after), codes, strict=True)
@@ -104,8 +113,27 @@ def same_code(before: AtCommit, after: AtCommit) -> bool | None:
     return sorted(codes[0]) == sorted(codes[1])
 
 
+def same_sources(before: AtCommit, after: AtCommit) -> bool:
+    """Whether nothing went in that is another: neither sources nor what compiles and runs them."""
+    return before.fingerprint == after.fingerprint and after.packages is None
+
+
+def changed_packages(before: AtCommit, after: AtCommit, cause: Cause) -> dict[str, str]:
+    """List the packages of two environments that differ, compilers or libraries, in words."""
+    old, new = before.packages or {}, after.packages or {}
+    return {
+        name: f"{name} {old.get(name, NOT_THERE)} and {new.get(name, NOT_THERE)}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name) and PACKAGES.match(name)
+        if (COMPILING_PACKAGES.match(name) is not None) == (cause == Cause.COMPILER)
+    }
+
+
 def is_same(before: AtCommit, after: AtCommit) -> bool:
     """Whether nothing of what runs is another: neither kernels nor what launches them."""
+    if after.packages is not None:
+        libraries = changed_packages(before, after, Cause.LIBRARY)
+        return not libraries and same_code(before, after) is True
     if before.fingerprint == after.fingerprint:
         return same_code(before, after) is not False
     if before.plain == after.plain:
@@ -413,9 +441,9 @@ def _by_compiler(
 ) -> VariantChange:
     if is_same(before, after):
         same = "same_code"
-        if before.plain == after.plain:
+        if before.plain == after.plain and after.packages is None:
             same = "comments_only"
-        if before.fingerprint == after.fingerprint:
+        if same_sources(before, after):
             same = "same_sources"
         return replace(change, verdict=Move.SAME, why=_same(same))
     code, lacks = same_code(before, after), after.lacks or before.lacks
@@ -423,6 +451,10 @@ def _by_compiler(
         reason = finding("commit.code_unknown", "its machine code is not known here")
         if lacks:
             reason = finding("commit.lacks", f"it {lacks}", text=lacks)
+    elif code and after.packages is not None:
+        libraries = ", ".join(changed_packages(before, after, Cause.LIBRARY).values())
+        message = f"its own machine code is the same, but it may call {libraries}"
+        reason = finding("commit.other_library", message, libraries=libraries)
     elif code:
         message = "the same kernels are launched by other code"
         reason = finding("commit.other_host_code", message)
@@ -477,6 +509,10 @@ def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
     causes: dict[Cause, Finding] = {}
     if before.method != after.method:
         causes[Cause.METHOD] = finding("differs.study_code", "also differs: the study's code")
+    for cause in (Cause.COMPILER, Cause.LIBRARY):
+        if packages := "; ".join(changed_packages(before, after, cause).values()):
+            message = f"also differs: {packages}"
+            causes[cause] = finding("differs.packages", message, packages=packages)
     old, new = before.index, after.index
     if old is None or new is None:
         return causes

@@ -44,6 +44,7 @@ from workbench.run.protocol import (
     write_job,
     write_turn,
 )
+from workbench.run.toolchains import WORKERS_OF
 from workbench.waits import exit_code
 
 BUILDS = "builds"  # in the folder of a measurement: compiled kernels
@@ -176,20 +177,22 @@ class Tail:
 
 
 def worker_environment(cubins: Path) -> dict[str, str]:
-    """The user's own, with this package importable and this Python first on PATH.
+    """The user's own, with this package importable and this Python first on PATH, or that of
+    ``workers_of``.
 
     ``python3`` is called by its bare name: ncu writes its command line into every report.
     """
+    toolchain = WORKERS_OF.get()
     ncu = [str(Path(tool).parent)] if (tool := machine.find_ncu()) else []
     package = str(Path(__file__).resolve().parents[2])
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(toolchain.links)] if toolchain else paths
+    programs = toolchain.paths if toolchain else (str(Path(sys.executable).parent),)
     return {
         **os.environ,
         **compiler_environment(cubins.resolve(), os.environ),
         "PYTHONPATH": os.pathsep.join(map(os.path.realpath, paths)),
-        "PATH": os.pathsep.join(
-            [str(Path(sys.executable).parent), os.environ.get("PATH", ""), *ncu]
-        ),
+        "PATH": os.pathsep.join([*programs, os.environ.get("PATH", ""), *ncu]),
         "PYTHONUNBUFFERED": "1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as NVML counts
         CUBIN_FOLDER: str(cubins / BUILDS),
@@ -248,7 +251,7 @@ class Worker:
         self.events: list[Event] = []
         self.pieces: list[str] = []
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=bounds.LOG)
-        while _spares and not prefix:
+        while _spares and not prefix and not WORKERS_OF.get():
             self.process = _spares.pop(0)
             assert self.process.stdin is not None
             line = json.dumps([str(scratch.resolve()), module, environment])
