@@ -100,7 +100,7 @@ def perform(
 
 def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
     """Perform a task of each of two toolchains; their sessions alternate on the GPU."""
-    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import ThreadPoolExecutor, as_completed
 
     from msgspec import structs
 
@@ -130,11 +130,14 @@ def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
             return perform(task, heard, builds, partial(turns.after_session, place))
 
     with ThreadPoolExecutor(len(tasks)) as pool:
+        futures = [pool.submit(performed, *each) for each in enumerate(tasks)]
         try:
-            return list(pool.map(performed, range(len(tasks)), tasks))
+            for future in as_completed(futures):
+                future.result()  # the first error, and not how it stopped the other
         except BaseException:
             turns.stop()
             raise
+    return [future.result() for future in futures]
 
 
 class Executor(ABC):

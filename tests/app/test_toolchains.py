@@ -1,0 +1,302 @@
+"""Two environments compared: each builds with its own Python, and their sessions alternate."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import inprocess
+from answers import Capsys, Patch, error_of
+from made_records import built_kernel
+from standin import ENVIRONMENT, Run, StandIn
+from workbench.app import gate as app_gate
+from workbench.cli.main import main
+from workbench.cuda.cubin import _attributes
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.run import compilation, measurement
+from workbench.run.process import WorkerEnd, worker_environment
+from workbench.run.protocol import Built, DeviceFound, Done, Event, SessionsDone, SessionsJob
+from workbench.run.toolchains import WORKERS_OF, Toolchain
+from workspaces import GOOD, make
+
+SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
+MODULE = """from workbench import cuda
+
+kernel = cuda.kernel("{name}.cu", "scale")
+
+
+def run(x):
+    kernel[x.numel() // 256 + 1, 256](x, x.new(), x.numel())
+"""
+NEWER = "99.1"  # of NVRTC, in the newer environment
+
+
+def environment(
+    folder: Path, versions: Sequence[tuple[str, str]] = (), *, empty: bool = False
+) -> Path:
+    """A virtual environment that has this one's packages, and says that it has others."""
+    venv.create(folder)
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    if not empty:
+        ours = [entry for entry in sys.path if entry.endswith("site-packages")]
+        (packages / "base.pth").write_text("\n".join(ours))
+    for name, version in versions:
+        (packages / f"{name}-{version}.dist-info").mkdir()
+        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (packages / f"{name}-{version}.dist-info" / "METADATA").write_text(about)
+    return folder / "bin" / "python3"
+
+
+@pytest.fixture(scope="module")
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The options of two environments."""
+    folder = tmp_path_factory.mktemp("environments")
+    old = environment(folder / "old")
+    new = environment(folder / "new", [("nvidia-cuda-nvrtc", NEWER)])
+    return "--env", f"old={old}", "--env", f"new={new}"
+
+
+@pytest.fixture
+def seen(monkeypatch: Patch) -> list[tuple[Toolchain, dict[str, str]]]:
+    """The environments of workers, which work here; the newer compiler makes a division of a
+    product.
+    """
+    workers: list[tuple[Toolchain, dict[str, str]]] = []
+
+    def run_worker(scratch: Path, *job: Any) -> WorkerEnd:
+        toolchain = WORKERS_OF.get()
+        assert toolchain is not None
+        workers.append((toolchain, worker_environment(scratch)))
+        if toolchain.name == "new":
+            source = scratch / "kernels" / "scale" / "baseline.cu"
+            source.write_text(source.read_text().replace("2 * x[i]", "x[i] / 3"))
+        return inprocess.run_worker(scratch, *job)
+
+    monkeypatch.setattr(compilation, "run_worker", run_worker)
+    return workers
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace in no repository."""
+    root = make(tmp_path / "gpu", {"baseline": GOOD, "fast": SLOW})
+    for name in ("baseline", "fast"):
+        (root / "kernels" / "scale" / f"{name}.py").write_text(MODULE.format(name=name))
+    return root
+
+
+def gated(capsys: Capsys, root: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code = main(["gate", *arguments, "--json", "--project", str(root)])
+    told = json.loads(capsys.readouterr().out)
+    told["rows"] = {change["variant"]: change for change in told["studies"][0]["changes"]}
+    return code, told
+
+
+def test_another_compiler_makes_other_code(
+    root: Path, capsys: Capsys, pythons: Sequence[str], seen: list[tuple[Toolchain, dict[str, str]]]
+) -> None:
+    code, told = gated(capsys, root, *pythons, "--cache", str(root / "kept"))
+    assert (code, told["base"], told["head"]) == (5, "old", "new")
+    rows = told["rows"]
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "baseline": "cannot tell",
+        "fast": "same",
+    }
+    assert rows["fast"]["why"]["message"].startswith("its machine code is the same")
+    assert rows["baseline"]["cause"] == "compiler"
+    differs, machine_code = (finding["message"] for finding in rows["baseline"]["also"])
+    assert differs.startswith("also differs: nvidia-cuda-nvrtc ")
+    assert differs.endswith(f" and {NEWER}")
+    assert machine_code.startswith("scale: ")
+    assert {path.name for path in (root / "kept").iterdir()} == {"old", "new"}
+    for toolchain, variables in seen:
+        assert variables["PATH"].split(os.pathsep)[0] == str(toolchain.python.parent)
+        (links,) = variables["PYTHONPATH"].split(os.pathsep)
+        assert links == str(toolchain.links)
+    assert {toolchain.name for toolchain, _ in seen} == {"old", "new"}
+
+
+def test_what_an_environment_lacks_is_linked(
+    tmp_path: Path, monkeypatch: Patch, pythons: Sequence[str]
+) -> None:
+    """Only for the same Python, and only what cannot be another version there."""
+    from workbench.run import toolchains
+
+    monkeypatch.setattr(toolchains, "LINKED", {**toolchains.LINKED, "typer": "typer"})
+    told = {
+        "tag": sys.implementation.cache_tag, "python": "3.11.7", "is_old": False,
+        "lacks": ["typer"], "nvcc": "/x/bin", "versions": {},
+    }  # fmt: skip
+    monkeypatch.setattr(toolchains, "ran", lambda *a: (0, f"a warning\n{json.dumps(told)}"))
+    made = toolchains.toolchain_of("a", Path("/e/bin/python3"), tmp_path / "l", tmp_path / "b")
+    assert made.paths == ("/e/bin", "/x/bin")
+    assert {path.name for path in made.links.iterdir()} == {"typer", "workbench"}
+    told["tag"] = "cpython-399"
+    with pytest.raises(Exception, match="lacks typer") as error:
+        toolchains.toolchain_of("a", Path("/e/bin/python3"), tmp_path / "m", tmp_path / "b")
+    assert error.value.hint == "/e/bin/python3 -m pip install typer"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "name a commit to compare with, or two environments"),
+        (["HEAD", "--env", "a=b"], "and not both"),
+        (["--env", "a={python}"], "two environments with different names"),
+        (["--env", "a={python}", "--env", "a={python}"], "two environments with different names"),
+        (["--env", "a={python}", "--env", "={python}"], "has no name"),
+        (["--env", "a={python}", "--env", "b=/nowhere/python3"], "is not the python3 of an"),
+        (["--env", "a={python}", "--env", "b={empty}"], "lacks torch and numpy and cuda-core"),
+    ],
+)
+def test_mistakes(
+    root: Path,
+    tmp_path: Path,
+    capsys: Capsys,
+    pythons: Sequence[str],
+    arguments: list[str],
+    told: str,
+) -> None:
+    names = {"python": pythons[1].partition("=")[2], "empty": ""}
+    if "{empty}" in "".join(arguments):
+        names["empty"] = str(environment(tmp_path / "empty", empty=True))
+    code = EnvironmentLacks.exit_code if names["empty"] else UsageError.exit_code
+    given = [argument.format(**names) for argument in arguments]
+    error = error_of(capsys, "gate", *given, project=root, code=code)
+    assert told in error
+    assert "hint: " in error
+
+
+# ---- times ---------------------------------------------------------------------------------
+class InTurn:
+    """A worker of sessions, which has another turn while it is given one."""
+
+    order: list[str]
+
+    def __init__(self, gpu: StandIn, job: SessionsJob) -> None:
+        self.gpu, self.job, self.variants = gpu, job, [""]
+
+    def give_turn(self, variants: list[str]) -> None:
+        self.variants = variants
+
+    def watch(self, limit: float, on_event: Callable[[Event], None]) -> WorkerEnd:
+        number = 0
+        on_event(DeviceFound(environment=ENVIRONMENT))
+        while variants := self.variants:
+            toolchain = WORKERS_OF.get()
+            self.order.append(toolchain.name[0] if toolchain else "?")
+            on_event(self.gpu.session(number, self.job, variants))
+            number += 1
+            on_event(SessionsDone(sessions=number))
+        return WorkerEnd(events=[Done()], returncode=0)
+
+    def kill(self) -> None:
+        pass
+
+
+@pytest.fixture
+def in_turns(monkeypatch: Patch, pythons: Sequence[str]) -> Callable[..., list[str]]:
+    """Times by environment and variant, of a GPU that is not there; ``baseline`` is other code."""
+
+    def toolchain_of(name: str, python: Path, links: Path, builds: Path) -> Toolchain:
+        return Toolchain(name, python, (), links, builds, {})
+
+    def build(self: StandIn, run: Run) -> Event:
+        kernel = built_kernel(kernel="scale", code=f"{run.variant}{environment_of(run)}")
+        return Built(
+            variant=run.variant, arch="sm_90a", kernels=(kernel,), defines=("",), warnings=()
+        )
+
+    def environment_of(run: Run) -> str:
+        toolchain = WORKERS_OF.get()
+        return toolchain.name if toolchain and run.variant == "baseline" else ""
+
+    def start(times: dict[tuple[str, str], float], noise: float = 1e-3) -> list[str]:
+        def time(run: Run) -> float:
+            toolchain = WORKERS_OF.get()
+            assert toolchain is not None
+            return times.get((toolchain.name, run.variant), 10.0)
+
+        gpu = StandIn(monkeypatch, time, noise=noise)
+        order: list[str] = []
+        worker = type("Worker", (InTurn,), {"order": order})
+        monkeypatch.setattr(StandIn, "build", build)
+        monkeypatch.setattr(compilation, "run_worker", gpu.work)
+        monkeypatch.setattr(measurement, "Worker", lambda scratch, job, cubins: worker(gpu, job))
+        monkeypatch.setattr(app_gate, "toolchain_of", toolchain_of)
+        monkeypatch.setattr(app_gate, "with_machine_code", lambda executor, changes, *more: changes)
+        return order
+
+    return start
+
+
+@pytest.mark.parametrize(("time", "verdict", "code"), [(12.0, "slower", 1), (10.0, "same", 0)])
+def test_sessions_of_two_environments_alternate(
+    root: Path,
+    capsys: Capsys,
+    pythons: Sequence[str],
+    in_turns: Any,
+    time: float,
+    verdict: str,
+    code: int,
+) -> None:
+    order = in_turns({("new", "baseline"): time})
+    answer, told = gated(capsys, root, *pythons)
+    row = told["rows"]["baseline"]
+    assert (answer, row["verdict"], row["tier"]) == (code, verdict, 2)
+    assert "".join(order) == "onno" * 3  # six sessions each: five are no even number
+    assert row["timed"]["ratio"]["ratio"] == pytest.approx(10 / time, rel=0.01)
+    assert row["timed"]["ratio"]["level"] == 95
+    assert [each["variant"] for each in row["timed"]["controls"]] == ["fast"]
+    assert told["rows"]["fast"]["verdict"] == "same"
+
+
+def test_an_open_verdict_has_as_many_sessions_again(
+    root: Path, capsys: Capsys, pythons: Sequence[str], in_turns: Any
+) -> None:
+    order = in_turns({}, noise=0.1)
+    _, told = gated(capsys, root, *pythons)
+    assert "".join(order) == "onno" * 6
+    assert told["rows"]["baseline"]["timed"]["ratio"]["level"] == 99
+
+
+def test_a_control_between_environments_takes_the_verdict_away(
+    root: Path, capsys: Capsys, pythons: Sequence[str], in_turns: Any
+) -> None:
+    in_turns({("new", "baseline"): 12.0, ("new", "fast"): 11.0})
+    code, told = gated(capsys, root, *pythons)
+    row = told["rows"]["baseline"]
+    assert (code, row["verdict"], row["cause"]) == (5, "cannot tell", "noise")
+    assert row["why"]["message"].startswith("the A/A control of fast, the same kernel, is 0.9")
+
+
+def test_an_error_of_one_environment_ends_the_other(
+    root: Path, capsys: Capsys, pythons: Sequence[str], in_turns: Any, monkeypatch: Patch
+) -> None:
+    order = in_turns({})
+    plain = StandIn.session
+
+    def session(self: StandIn, number: int, *more: Any) -> Any:
+        if order[-1] == "n" and number == 1:
+            raise UsageError("the new one stopped", hint="look at it")
+        return plain(self, number, *more)
+
+    monkeypatch.setattr(StandIn, "session", session)
+    assert "the new one stopped" in error_of(capsys, "gate", *pythons, project=root)
+    assert "".join(order) == "onn"
+
+
+def test_attributes_that_tell_of_the_compiler_alone_are_no_code() -> None:
+    old = bytes.fromhex("0437040082000000 031bff00 041704000100f021")
+    new = bytes.fromhex(
+        "0466040003000000 0437040087000000 041704000100f021 036b0100 026d0000 031bff00"
+    )
+    assert _attributes(old) == _attributes(new)
+    assert _attributes(old) != _attributes(new.replace(b"\xff", b"\xfe"))
