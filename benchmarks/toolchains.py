@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
+import re
 import subprocess
 import sys
 import venv
@@ -29,6 +29,7 @@ from benchmarks.strangers import strangers
 from workbench.app.kernel_code import kept_cubins, listing_of
 from workbench.app.sides import Side, build_all, side_of
 from workbench.derive.code_diff import CodeDiff, machine_code_diff
+from workbench.derive.source_diff import Listing
 from workbench.evidence.records import BuiltKernel
 from workbench.ncu.nvdisasm import disassembled
 from workbench.run.protocol import Built, Failed
@@ -87,11 +88,11 @@ class Compiled:
     def binaries(self) -> Mapping[str, bytes]:
         return kept_cubins(self.builds)
 
-    def listing(self, kernel: BuiltKernel):  # type: ignore[no-untyped-def]
+    def listing(self, kernel: BuiltKernel) -> Listing:
         return listing_of(disassembled(self.binaries[kernel.code], kernel.kernel)[kernel.kernel])
 
 
-def kept(folder: Path, kind: str, clones: Path | None) -> Iterator[Path]:
+def kept(folder: Path, clones: Path | None) -> Iterator[Path]:
     """Workspaces to compile: this repository's, and one of public files written by ``try``."""
     yield Path(__file__).parents[1]
     if clones is None:
@@ -100,14 +101,15 @@ def kept(folder: Path, kind: str, clones: Path | None) -> Iterator[Path]:
     (root / "kernels").mkdir(parents=True, exist_ok=True)
     (root / "workbench.toml").touch()
     for stranger in strangers():
-        name = stranger.name.partition(", ")[2].partition("<")[0].lower()
+        launched = re.search(r"--launch '(\w+)", stranger.arguments)
         is_cuda = stranger.path.endswith((".cu", ".cuh")) and "correct" in stranger.expected
-        if not is_cuda or (root / "kernels" / name).exists():
+        name = launched[1].lower() if launched else ""
+        if not is_cuda or not launched or (root / "kernels" / name).exists():
             continue
         command = [*stranger.command(clones), "--keep", name, "--project", str(root)]
         done = subprocess.run(command, capture_output=True, text=True)
         if not (root / "kernels" / name).exists():
-            print(f"left out: {shlex.quote(stranger.label)}: {done.stderr.strip()[-200:]}")
+            print(f"left out: {stranger.label}: {done.stderr.strip()[-200:]}", flush=True)
     yield root
 
 
@@ -230,7 +232,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    workspaces = list(kept(folder, given.kind, given.clones))
+    workspaces = list(kept(folder, given.clones))
     if given.kind == "nvrtc":  # programs are compiled by nvcc where there is one
         (folder / "none").mkdir(exist_ok=True)
         os.environ["PATH"] = str(folder / "none")
