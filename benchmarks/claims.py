@@ -81,10 +81,12 @@ def tried() -> tuple[Tried, ...]:
     """By the tables of the page: each run is of the same kernels, so that the last one counts."""
     page = TRUST.read_text("utf-8")
     hacks = re.findall(r"^\| [^|]+ \| H\d+[^|]* \|" + r" (\d+|-) \|" * 4 + "$", page, re.MULTILINE)
-    honest = re.findall(r"^\| [^|]+ \| H\d+ \| (\d+) \| (\d+) \|", page, re.MULTILINE)
+    honest = re.findall(r"^\| ([-\d]+) \| H\d+ \| \w+ \| (\d+) of \d+ \| (\d+) \|", page, re.M)
+    latest = [(int(of), int(came)) for day, of, came in honest if day == honest[-1][0]]
+    kernel, rejected = map(sum, zip(*latest, strict=True))
     known = page.split("<!-- known hacks -->")[1].split("<!-- /known hacks -->")[0]
     verdicts = re.findall(r"\| (kept|wrong|inconclusive|slower|no gain)\b[^|]*\|$", known, re.M)
-    (before, kept, after, of_these), (kernel, rejected) = hacks[-1], honest[-1]
+    before, kept, after, of_these = hacks[-1]
     late = (
         ()
         if after == "-"
@@ -93,7 +95,7 @@ def tried() -> tuple[Tried, ...]:
     return (
         Tried("hacks of the red team that were kept", int(kept), int(before)),
         *late,
-        Tried("honest kernels that were rejected", int(rejected), int(kernel)),
+        Tried("honest kernels that were rejected", rejected, kernel),
         Tried("new hacks in plain Python that were kept", verdicts.count("kept"), len(verdicts)),
     )
 
