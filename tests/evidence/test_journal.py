@@ -31,7 +31,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import judge, recordings
 from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_report import recorded
-from workbench.render.document.result import answer
+from workbench.render.document.phrases import answer
 from workbench.run import recording
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder

@@ -24,10 +24,9 @@ from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.document.blocks import Table, plain
-from workbench.render.document.changes import change
+from workbench.render.document.ladder_report import change
 from workbench.render.document.ladder_view import sizes_table
-from workbench.render.document.phrases import gate_name, verdict_words
-from workbench.render.document.result import across
+from workbench.render.document.phrases import across, gate_name, verdict_words
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import Change, CheckResult, Role, Verdict

@@ -35,10 +35,9 @@ from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, brief, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import ladder_report, phrases, result, timings, variant
+from workbench.render.document import ladder_report, phrases, timings, variant
 from workbench.render.document.blocks import Bullets, Paragraph, plain
-from workbench.render.document.changes import change
-from workbench.render.document.ladder_report import summary
+from workbench.render.document.ladder_report import change, summary
 from workbench.render.document.ladder_view import account
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
@@ -138,7 +137,7 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
         "The GPU was at its power limit: 1.25x between two other kernels, 1.16x [1.16, 1.16] "
         "without other kernels; 1.16x counts."
     )
-    assert told in plain(result.answer(found))
+    assert told in plain(phrases.answer(found))
     for where in (Where.SCREEN, Where.REPORT, Where.PAGE):
         (row,) = (r for r in ladder_table(found, where).rows if r.key == best.variant)
         assert plain(row.cells["speedup_over_fastest"].text) == "1.16x alone"
@@ -160,14 +159,14 @@ def test_what_is_faster_alone_is_claimed_by_its_ratio_in_turn() -> None:
     found = judged(alone_of(100.0))
     assert found.best is not None
     assert found.best.claimed == found.best.over_fastest
-    assert "without other kernels; 1.25x counts" in plain(result.answer(found))
+    assert "without other kernels; 1.25x counts" in plain(phrases.answer(found))
 
 
 def test_what_was_not_timed_alone_is_claimed_as_before() -> None:
     found = judged(in_regimes(EARLY))
     assert found.best is not None
     assert found.best.claimed == found.best.over_fastest
-    assert "alone" not in plain(result.answer(found))
+    assert "alone" not in plain(phrases.answer(found))
     assert [r.key for r in timings.regimes(found.best).rows] == ["chained", "cold"]
 
 
@@ -317,13 +316,13 @@ def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
     row = found.row("fix")
     assert row.chained.fastest == REFERENCE
     assert not_none(row.over_fastest).ratio == pytest.approx(3.0)
-    said = plain(result.answer(found))
+    said = plain(phrases.answer(found))
     assert f"fix takes 10.0 µs per call: 3.00x [3.00, 3.00] the speed of {REFERENCE} (30.0" in said
     assert "Its error beside that of library is not collected" in said
     correct = Gate("correct", GateState.PASSED, finding("correct", "exact", max_error=0.0))
     exact = dataclasses.replace(row, gates=(correct,))
     rows = tuple(exact if each is row else each for each in found.rows)
-    assert "Its results are exact." in plain(result.answer(dataclasses.replace(found, rows=rows)))
+    assert "Its results are exact." in plain(phrases.answer(dataclasses.replace(found, rows=rows)))
 
 
 def gate(row: Row, name: str) -> Gate:
@@ -626,7 +625,7 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     assert not_none(at.speedup_over_fastest).ratio == pytest.approx(2.0)
     row = judged.row("last")
     assert row.over_baseline is None
-    told = plain(result.answer(judged))
+    told = plain(phrases.answer(judged))
     assert "its speed relative to base (20.0 µs) is not collected." in told
     own = dataclasses.replace(found.shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
     over = over_sizes([own], "n", ["last", "slow", "base"], found.ladder, study="", gpu="")

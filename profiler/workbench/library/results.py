@@ -42,7 +42,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.launches import Details
 from workbench.render.document.parameters import sweep_view
-from workbench.render.document.result import answer, warnings
+from workbench.render.document.phrases import answer, warnings
 from workbench.reporters import diff
 from workbench.reporters.list import states
 from workbench.reporters.try_ import attempt_blocks

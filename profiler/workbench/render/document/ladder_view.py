@@ -10,7 +10,7 @@ from workbench.judge.findings import sentences
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.times import AtShape
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import result, step, timings, variant, why
+from workbench.render.document import phrases, step, timings, variant, why
 from workbench.render.document.blocks import (
     Block,
     CodeBlock,
@@ -37,24 +37,24 @@ HEADER = 3  # lines of a table
 def whole(judged: Ablation) -> list[Block]:
     """All rows and columns, and what the figures rest on; warnings at the end."""
     return [
-        paragraph(result.answer(judged)),
+        paragraph(phrases.answer(judged)),
         variant.origin(judged),
         ladder_table(judged),
         *account(judged),
-        *warned(result.warnings(judged)),
+        *warned(phrases.warnings(judged)),
     ]
 
 
 def rows(judged: Ablation) -> list[Block]:
     """All rows for CSV, and the warnings."""
-    return [ladder_table(judged, Where.CSV), *warned(result.warnings(judged))]
+    return [ladder_table(judged, Where.CSV), *warned(phrases.warnings(judged))]
 
 
 def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     """A screen of 80 by 45: the answer, the rows, references, and a line for each other shape."""
     rows, tail = fitted(judged, named)
     table = ladder_table(judged, Where.SCREEN, rows)
-    above = [paragraph(result.answer(judged)), *warned(sentences(judged.damage))]
+    above = [paragraph(phrases.answer(judged)), *warned(sentences(judged.damage))]
     return [*above, table, CodeBlock("\n".join(tail))]
 
 
@@ -65,7 +65,7 @@ def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list
     ``named`` steps. If a screen has no room for them, two failures are left, then two shapes are on
     a line, then one sentence is about all shapes, then no failures are left.
     """
-    answer = textwrap.wrap(plain(result.answer(judged)), WIDTH)
+    answer = textwrap.wrap(plain(phrases.answer(judged)), WIDTH)
     answer += textwrap.wrap("; ".join(sentences(judged.damage)), WIDTH)
     rows = judged.rows_with(named)
     references, shapes = textwrap.wrap(_references(judged), WIDTH), _other_shapes(judged)
@@ -80,7 +80,7 @@ def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list
     if shapes and over():
         shapes = _in_pairs(shapes)
     if shapes and over():
-        shapes = textwrap.wrap(plain(first_sentence(plain(result.across(judged)))), WIDTH)
+        shapes = textwrap.wrap(plain(first_sentence(plain(phrases.across(judged)))), WIDTH)
     while beside and over():
         rows.remove(beside.pop())
     return rows, [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
@@ -121,7 +121,7 @@ def _in_pairs(shapes: list[str]) -> list[str]:
 
 def _left(judged: Ablation, steps: int) -> Iterator[str]:
     """Yield what ``--all`` has besides."""
-    count = len(result.warnings(judged))
+    count = len(phrases.warnings(judged))
     parts = [
         f"{n} {what}{'s' * (n != 1)}" for n, what in ((steps, "more step"), (count, "warning")) if n
     ]
@@ -138,7 +138,7 @@ def account(judged: Ablation) -> list[Block]:
     if judged.score.total:
         parts.append(f"predictions: {step.results(judged.score)}")
     parts += filter(None, [timings.controls(judged.timing)])
-    return [*map(paragraph, parts), *map(paragraph, result.calls(judged))]
+    return [*map(paragraph, parts), *map(paragraph, phrases.calls(judged))]
 
 
 def across(judged: Ablation) -> list[Section]:
@@ -146,7 +146,7 @@ def across(judged: Ablation) -> list[Section]:
     if not judged.across or not judged.has_sizes:
         return []
     title = line(code(judged.across.variant), " at all shapes")
-    return [Section("shapes", title, (*sizes_table(judged), paragraph(result.across(judged))))]
+    return [Section("shapes", title, (*sizes_table(judged), paragraph(phrases.across(judged))))]
 
 
 FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
