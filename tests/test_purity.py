@@ -39,7 +39,7 @@ from workbench.render import as_json, markdown, page, templates, terminal
 from workbench.render import pair_answers as diff_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report as document
-from workbench.render.document import ladder_view, pair
+from workbench.render.document import ladder_view, launches
 from workbench.render.document.blocks import Block
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
@@ -154,7 +154,7 @@ def blocks_of(judged: Judged) -> list[Block]:
         *ladder_view.screen(found),
         *ladder_view.whole(found),
         *(variant(row, found) for row in found.everything),
-        *pair.variants(judged.pair, judged.change, source=True),
+        *launches.variants(judged.pair, judged.change, source=True),
     ]
 
 

@@ -14,7 +14,7 @@ from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.render.chart.charts import chart
 from workbench.render.chart.roofline import NO_ARITHMETIC
-from workbench.render.document import pair
+from workbench.render.document import launches
 from workbench.render.document.blocks import Table, plain
 from workbench.render.templates import render_report, template_environment
 from workbench.study.model import Work
@@ -257,13 +257,13 @@ def test_show_and_diff_have_it_as_a_table() -> None:
 
 def test_a_diff_tells_what_was_not_collected_from_what_stayed_at_zero() -> None:
     zero = Figure("local_read", "Local loads through L1", 0.0, "MB", "m")
-    (shown,) = pair.memory(("a", "b"), {"local_read": zero}, {}).blocks
+    (shown,) = launches.memory(("a", "b"), {"local_read": zero}, {}).blocks
     assert isinstance(shown, Table)
     rows = {
         row.key: [plain(row.cells[side].text) for side in ("before", "after")] for row in shown.rows
     }
     assert rows["local_read"] == ["0", "not collected"]
     assert rows["local_write"] == ["not collected", "not collected"]
-    (shown,) = pair.memory(("a", "b"), {"local_read": zero}, {"local_read": zero}).blocks
+    (shown,) = launches.memory(("a", "b"), {"local_read": zero}, {"local_read": zero}).blocks
     assert isinstance(shown, Table)
     assert "local_read" not in {row.key for row in shown.rows}

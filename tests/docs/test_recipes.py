@@ -227,7 +227,7 @@ def changed_engine(root: Path) -> Path:
     charts = engine / "render/chart/charts.py"
     insert(charts, CHART_ENTRY, before='    "stall-time": (\n')
     insert(charts, CHART)
-    insert(engine / "render/document/captions.py", CAPTION, before='        "stall-time": (\n')
+    insert(engine / "render/document/phrases.py", CAPTION, before='        "stall-time": (\n')
     report = engine / "render/document/ladder_report.py"
     insert(report, '_chart("errors", ablation), ', before='_chart("roofline", ablation)]')
     (root / "profiler" / "tiles.py").write_text(FORMAT)

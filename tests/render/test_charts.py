@@ -32,7 +32,7 @@ from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, chart, chart_files, charts, page_charts
 from workbench.render.chart.stalls import COLOURS, MOST, fills, parts
 from workbench.render.chart.time_charts import size_lines
-from workbench.render.document.step import step_chart
+from workbench.render.document.variant import step_chart
 from workbench.render.numbers import microseconds, percent
 from workbench.reporters import sweep
 from workbench.reporters.schema import schema

@@ -13,7 +13,7 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sweeps import OverSizes, Space, Sweep, judge_sweep, over_sizes, ranges
 from workbench.load import calibration_of
 from workbench.render.chart.time_charts import size_lines
-from workbench.render.document import parameters as document
+from workbench.render.document import timings as document
 from workbench.render.document.timings import sizes_sections
 from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name

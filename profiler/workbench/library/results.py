@@ -31,7 +31,7 @@ from workbench.render import as_json, as_table, html, markdown
 from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import ladder_view, launches, pair, variant
+from workbench.render.document import ladder_view, launches, variant
 from workbench.render.document.advice import CATALOGUE, spot
 from workbench.render.document.blocks import (
     Block,
@@ -41,8 +41,8 @@ from workbench.render.document.blocks import (
     warned,
 )
 from workbench.render.document.launches import Details
-from workbench.render.document.parameters import sweep_view
 from workbench.render.document.phrases import answer, warnings
+from workbench.render.document.timings import sweep_view
 from workbench.reporters import diff
 from workbench.reporters.list import states
 from workbench.reporters.try_ import attempt_blocks
@@ -200,7 +200,7 @@ class ComparedVariants(Shown, VariantPair):
         assert self.changes is not None
         origin = variant.origin(self.ladder)
         record = self.ladder.record_at(self.after.variant)
-        return [origin, *pair.variants(self, self.changes, record, source=False)]
+        return [origin, *launches.variants(self, self.changes, record, source=False)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,7 +14,7 @@ from workbench.render.chart.charts import memory_chart, stall_pair
 from workbench.render.chart.roofline import NO_ARITHMETIC, Mark, draw, mark, roofs
 from workbench.render.chart.stalls import pair as stalls_of
 from workbench.render.chart.svg import KEPT, Canvas, Drawing
-from workbench.render.document import launches, pair
+from workbench.render.document import launches
 from workbench.render.document.blocks import (
     Block,
     Document,
@@ -86,7 +86,7 @@ def diff_page(
         if shown := stalls_of(both.comparison, SIDES):
             drawn.insert(0, stall_pair(f"stall-time-{key}", after.name, shown))
         launched = LaunchPair(both.before.launch, both.after.launch, BY_HAND)
-        rest = pair.kernels(launched, both, SIDES, source=True).blocks
+        rest = launches.kernels(launched, both, SIDES, source=True).blocks
         blocks = [*(each.block for each in drawn), *_diff(both, names), *rest]
         old, new = (one.details.launch.microseconds for one in sides)
         gains[name] = old / new if old and new else 0.0
@@ -94,7 +94,7 @@ def diff_page(
         charts += drawn
     head: list[Block] = [
         *(launches.about(each, side) for each, side in zip(reports, SIDES, strict=True)),
-        *pair.comparable(warnings),
+        *launches.comparable(warnings),
         *launches.unmatched(matching, (before.name, after.name)),
     ]
     table = [launches.pair_table(matching.groups)]
@@ -148,7 +148,7 @@ def _page(
 def _diff(both: PairRead, names: Sequence[str]) -> list[Block]:
     """Source beside source, or why there is none."""
     if not both.lines.has_costs or not both.lines.hunks:
-        return pair.costliest(both.lines, SIDES)
+        return launches.costliest(both.lines, SIDES)
     return [Fold(words("Source beside source"), (SourceChange(names[1], names[0]),))]
 
 

@@ -13,7 +13,7 @@ from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import sentences
 from workbench.render import brief as in_short
 from workbench.render import pair_answers, source_lines
-from workbench.render.document import hunks, launches, pair, variant
+from workbench.render.document import hunks, launches, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
 from workbench.render.launch_page import MOST, diff_page
@@ -65,7 +65,7 @@ def blocks(
         return
     names = (result.pair.before.variant, result.pair.after.variant)
     yield variant.origin(result.ladder)
-    yield from pair.variants(result.pair, result.changes, source=options.source)
+    yield from launches.variants(result.pair, result.changes, source=options.source)
     if options.source:
         yield from _source(result.changes, names, result.paths)
 
@@ -84,7 +84,7 @@ def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:
     before, after, matching = result.before, result.after, result.matching
     for report, side in zip((before, after), SIDES, strict=True):
         yield launches.about(report, side)
-    yield from pair.comparable(result.warnings)
+    yield from launches.comparable(result.warnings)
     yield from launches.unmatched(matching, (before.name, after.name))
     if not matching.groups:
         return
@@ -94,7 +94,7 @@ def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:
     for group in shown:
         read = _read(result, group)
         source = options.source and read.lines.has_costs
-        yield pair.kernels(group.typical, read, SIDES, source=source)
+        yield launches.kernels(group.typical, read, SIDES, source=source)
         if source:
             yield from _source(read.lines, SIDES)
     if len(matching.groups) > len(shown):

@@ -9,8 +9,7 @@ from workbench.judge.sweeps import OverSizes, Sweep
 from workbench.render import brief as in_short
 from workbench.render.as_json import Data
 from workbench.render.document.blocks import Block
-from workbench.render.document.parameters import sweep_view
-from workbench.render.document.timings import sizes_view
+from workbench.render.document.timings import sizes_view, sweep_view
 
 
 def data(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:

@@ -12,9 +12,8 @@ from workbench.render.chart.roofline import roofline
 from workbench.render.chart.stalls import Pair, draw, pair, stall_time
 from workbench.render.chart.svg import Drawing
 from workbench.render.chart.time_charts import over_sizes, step_times
-from workbench.render.document.captions import SIZES, caption_of
-from workbench.render.document.phrases import compared, table_size
-from workbench.render.document.step import memory_of, step_chart
+from workbench.render.document.phrases import SIZES, caption_of, compared, table_size
+from workbench.render.document.variant import memory_of, step_chart
 
 MEMORY = (
     "Bytes between the levels, and over the duration under ncu; an arrow is as wide as its rate."

@@ -10,8 +10,14 @@ from workbench.judge.ladder import Ablation, Row
 from workbench.judge.sweeps import OverSizes, size_words
 from workbench.judge.times import AcrossShapes
 from workbench.render.chart import svg
-from workbench.render.document.captions import SIZES, caption_of
-from workbench.render.document.phrases import shape_name, shape_words, short_change, verdict
+from workbench.render.document.phrases import (
+    SIZES,
+    caption_of,
+    shape_name,
+    shape_words,
+    short_change,
+    verdict,
+)
 from workbench.render.numbers import factor, microseconds
 from workbench.words import Verdict
 

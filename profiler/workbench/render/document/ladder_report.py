@@ -28,7 +28,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, hunks, limits, step, timings, why
+from workbench.render.document import advice, hunks, limits, timings, variant
 from workbench.render.document import phrases as said
 from workbench.render.document.blocks import (
     Block,
@@ -57,11 +57,12 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.captions import SIZES, caption_of
 from workbench.render.document.ladder_view import fitted, sizes_table
 from workbench.render.document.limits import stall_words
 from workbench.render.document.phrases import (
+    SIZES,
     brief_shape,
+    caption_of,
     compared,
     has_same_speed,
     judged,
@@ -75,7 +76,7 @@ from workbench.render.document.phrases import (
     verdict,
     verdict_words,
 )
-from workbench.render.document.step import anchor
+from workbench.render.document.variant import anchor
 from workbench.render.numbers import (
     clip,
     count,
@@ -286,7 +287,7 @@ def method(ablation: Ablation) -> list[Block]:
     ]
     points.append(words(WORDS))
     if ablation.score.total:
-        points.append(words(f"Predictions: {step.results(ablation.score)}."))
+        points.append(words(f"Predictions: {variant.results(ablation.score)}."))
     blocks: list[Block] = [Bullets(tuple(points))]
     notes = (*_alike(ablation), *said.stale(ablation))
     if notes:
@@ -507,21 +508,21 @@ def change(
     blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation)]
     if page:
-        blocks += [*_lesson(row), *_charts(row), step.diff(row, changes)]
-        blocks.append(step.details(row, here, where))
+        blocks += [*_lesson(row), *_charts(row), variant.diff(row, changes)]
+        blocks.append(variant.details(row, here, where))
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
         blocks += [*_predicted(row), *_lesson(row)]
     title, name = words(row.variant + head), row.variant
-    return Section(step.anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
+    return Section(variant.anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
 
 
 def _charts(row: Row) -> Iterator[Block]:
     if row.against_parent is not None and row.against_parent.stall_microseconds:
         alt = f"Stall time of {row.variant} beside {parent_of(row)}, under ncu."
-        yield Chart(step.step_chart(row.variant), alt)
+        yield Chart(variant.step_chart(row.variant), alt)
     if row.figures:
-        chart = Chart(step.memory_of(row.variant), f"What {row.variant} moves, under ncu.")
+        chart = Chart(variant.memory_of(row.variant), f"What {row.variant} moves, under ncu.")
         yield Fold(words("Memory chart"), (chart,))
 
 
@@ -554,10 +555,10 @@ def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
     other = f", captured at {brief_shape(shape or ablation.shape, ablation)}" if shape else ""
     if row.judged_at and not shape:
         other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
-    yield paragraph(strong("Why."), f" {why.equation(parts)}, {why.durations(parts)}{other}.")
+    yield paragraph(strong("Why."), f" {limits.equation(parts)}, {limits.durations(parts)}{other}.")
     yield evidence(pair, compared(row, ablation))
     if pair.largest_changes.launch:
-        yield paragraph(f"Launch: {why.launch(pair)}.")
+        yield paragraph(f"Launch: {limits.launch(pair)}.")
 
 
 def _sizes(row: Row, ablation: Ablation) -> Iterator[Block]:

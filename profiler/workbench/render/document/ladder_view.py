@@ -10,7 +10,7 @@ from workbench.judge.findings import sentences
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.times import AtShape
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import phrases, step, timings, variant, why
+from workbench.render.document import limits, phrases, timings, variant
 from workbench.render.document.blocks import (
     Block,
     CodeBlock,
@@ -134,9 +134,9 @@ def account(judged: Ablation) -> list[Block]:
     parts = []
     if judged.whole and judged.whole.decomposition:
         ends = f"{judged.whole.before} to {judged.whole.after} under ncu"
-        parts.append(f"{ends}: {why.equation(judged.whole.decomposition)}")
+        parts.append(f"{ends}: {limits.equation(judged.whole.decomposition)}")
     if judged.score.total:
-        parts.append(f"predictions: {step.results(judged.score)}")
+        parts.append(f"predictions: {variant.results(judged.score)}")
     parts += filter(None, [timings.controls(judged.timing)])
     return [*map(paragraph, parts), *map(paragraph, phrases.calls(judged))]
 
