@@ -10,9 +10,8 @@ import dataclasses
 from typing import Any
 
 from answers import not_none
-from workbench.derive.factors import Factor, SpeedupFactors
+from workbench.derive.factors import Factor, FigureChange, LargestChanges, SpeedupFactors
 from workbench.derive.figures import Figure, StallTime, stall_label
-from workbench.derive.largest_changes import FigureChange, LargestChanges
 from workbench.derive.rooflines import LevelPoint, Peaks, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine

@@ -21,8 +21,8 @@ from answers import not_none
 from made_ladder import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
+from workbench.derive.factors import LargestChanges
 from workbench.derive.figures import StallTime
-from workbench.derive.largest_changes import LargestChanges
 from workbench.derive.source_diff import Cost, LineCosts, ProfiledSource, Sources, source_diff
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, judge, ladder_sources

@@ -34,9 +34,9 @@ from workbench.judge.ladder import (
     pair_sources,
 )
 from workbench.load import LadderEvidence
+from workbench.render import answers as diff_json
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, markdown, page, templates, terminal
-from workbench.render import pair_answers as diff_json
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report as document
 from workbench.render.document import ladder_view, launches

@@ -23,7 +23,7 @@ import msgspec
 from tools.pages import DOCS, table, write
 
 import workbench
-from workbench.render import answers, pair_answers
+from workbench.render import answers
 from workbench.render import columns as registry
 from workbench.render.as_json import FLAT, shown_names
 from workbench.render.columns import Where
@@ -168,8 +168,8 @@ def skill() -> str:
 
 def classes() -> Iterator[type]:
     """Those of the engine that may be printed."""
-    for kind in (*vars(answers).values(), *vars(pair_answers).values()):
-        if isinstance(kind, type) and kind.__module__ in (answers.__name__, pair_answers.__name__):
+    for kind in vars(answers).values():
+        if isinstance(kind, type) and kind.__module__ == answers.__name__:
             yield kind
     for module in walk_packages(workbench.__path__, "workbench."):
         if module.name.removeprefix("workbench.").startswith(PACKAGES):

@@ -16,10 +16,10 @@ from workbench.derive.factors import (
     Factor,
     SpeedupFactors,
     duration_parts,
+    largest_changes,
     speedup_factors,
 )
 from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
-from workbench.derive.largest_changes import largest_changes
 from workbench.judge.predictions import PredictionOutcome, score
 from workbench.ncu.catalog import catalog
 from workbench.words import PredictionResult

@@ -25,7 +25,7 @@ from workbench.evidence import store
 from workbench.evidence.journal import JournalEntry
 from workbench.problems import detect
 from workbench.problems.problem import Request
-from workbench.remote import cluster
+from workbench.remote import remote_target
 from workbench.render.templates import TEMPLATE, rendered, template_environment
 from workbench.run.process import Worker
 from workbench.run.repository import SCRATCH, repository_of
@@ -134,7 +134,7 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
     pytest.importorskip("distributed")
     began = time.monotonic()
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
-        cluster.DaskCluster("tls://127.0.0.1:1", "check", Reporter()).client()
+        remote_target.DaskCluster("tls://127.0.0.1:1", "check", Reporter()).client()
     assert time.monotonic() - began < 20
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from made_records import metrics
 from property_cases import examples
-from workbench.derive.factors import budget, duration_parts, speedup_factors
+from workbench.derive.factors import budget, duration_parts, largest_changes, speedup_factors
 from workbench.derive.figures import (
     DURATION,
     figures,
@@ -22,7 +22,6 @@ from workbench.derive.figures import (
     stall_shares,
     stall_times,
 )
-from workbench.derive.largest_changes import largest_changes
 from workbench.derive.matching import groups
 from workbench.derive.rooflines import LEVELS, counted_flops, peaks, point, used
 from workbench.judge.advice_rules import advise, subject

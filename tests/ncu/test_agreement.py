@@ -24,9 +24,8 @@ import pytest
 
 import ncu_csv
 from answers import text_of
-from workbench.derive.factors import duration_parts, speedup_factors
+from workbench.derive.factors import duration_parts, speedup_factors, surprise
 from workbench.derive.figures import figures, stall_times
-from workbench.derive.largest_changes import surprise
 from workbench.derive.rooflines import Point, peaks, point
 from workbench.judge.comparison import compare
 from workbench.ncu.capture import Capture, load_capture

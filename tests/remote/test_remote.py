@@ -32,7 +32,7 @@ from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.records import CeilingsFile
 from workbench.evidence.store import EvidenceFolder
-from workbench.remote import bootstrap, cluster, remote_target, ssh, worker
+from workbench.remote import bootstrap, remote_target, worker
 from workbench.remote.remote_target import Remote, record
 from workbench.remote.worker import RemoteJob, Result, pack, unpack
 from workbench.run.measurement import Plan
@@ -56,7 +56,7 @@ def one(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: P
 
 
 def remote(verb: str = "ablate") -> Remote:
-    return ssh.SshHost(HOST, verb, Reporter())
+    return remote_target.SshHost(HOST, verb, Reporter())
 
 
 def here(monkeypatch: Patch) -> None:
@@ -422,7 +422,7 @@ def test_what_is_no_host_is_refused(name: str, capsys: Capsys) -> None:
 
 @pytest.mark.parametrize("name", ["gpu1", "me@10.0.0.7", "gpu1:/opt/venv/bin/python", "h:~/bin/p"])
 def test_hosts_are_as_ssh_takes_them(name: str) -> None:
-    host = ssh.SshHost(name, "check", Reporter())
+    host = remote_target.SshHost(name, "check", Reporter())
     assert host.host == name.partition(":")[0]
 
 
@@ -445,7 +445,7 @@ def test_a_scheduler_speaks_tls(name: str, capsys: Capsys) -> None:
 def test_without_dask_the_extra_is_named(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(EnvironmentLacks, match="not installed") as failed:
-        cluster.DaskCluster("tls://127.0.0.1:8786", "check", Reporter()).client()
+        remote_target.DaskCluster("tls://127.0.0.1:8786", "check", Reporter()).client()
     assert "[cluster]" in failed.value.hint
 
 
@@ -509,7 +509,7 @@ def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
 
     ctrl_c_when(lambda: said)
     with pytest.raises(KeyboardInterrupt):
-        list(ssh.SshHost("gpu1", "check", Notes()).carry([b"job"], print))
+        list(remote_target.SshHost("gpu1", "check", Notes()).carry([b"job"], print))
     assert said == [
         "gpu1: installing torch",
         "gpu1 sent no result; an installation by pip goes on there",
@@ -538,7 +538,7 @@ def test_a_task_that_fails_says_what_to_do() -> None:
         def exception(self) -> Exception:
             return RuntimeError("the worker process ended with exit code 1: no space left")
 
-    error = cluster.DaskCluster("tls://127.0.0.1:8786", "check", Reporter()).failure(Failed())
+    error = remote_target.DaskCluster("tls://127.0.0.1:8786", "check", Reporter()).failure(Failed())
     assert "exit code 1: no space left" in error.message
     assert error.hint == remote_target.AGAIN
 
@@ -653,7 +653,7 @@ def test_a_task_that_is_cancelled_ends(
 
 
 def test_a_scheduler_that_is_not_there_is_an_error(monkeypatch: Patch, capsys: Capsys) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(remote_target, "CONNECT_SECONDS", 0.5)
     with tls():
         assert main(["check", "--on", "tls://127.0.0.1:9"]) == 3
     assert "no scheduler answers at tls://127.0.0.1:9" in capsys.readouterr().err

@@ -27,7 +27,7 @@ from workbench.judge.ladder import Ablation
 from workbench.ncu.capture import find_metric
 from workbench.ncu.report_file import read_report
 from workbench.render.chart import svg
-from workbench.render.chart.memory import memory
+from workbench.render.chart.charts import memory
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report

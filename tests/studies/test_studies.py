@@ -20,8 +20,8 @@ import torch
 
 from answers import Capsys, json_of, not_none
 from workbench import cuda
-from workbench.app.checked import CheckRow
 from workbench.app.measure import plan
+from workbench.app.outcomes import CheckRow
 from workbench.app.target import check_figures
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version

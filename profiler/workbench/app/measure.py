@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from workbench.app.checked import CheckedStudy, CheckRow, ErrorBound
 from workbench.app.executor import Executor, Task
+from workbench.app.outcomes import CheckedStudy, CheckRow, ErrorBound
 from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks, with_hint
 from workbench.evidence.records import CheckOutcome

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from workbench.app.checked import ErrorBound
 from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, first_look, needed
+from workbench.app.outcomes import ErrorBound
 from workbench.app.target import find_target, shown_path
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.children import temporary_folder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workbench.app.checked import CheckRow
 from workbench.app.list import tell_passed_over
 from workbench.app.measure import check, check_on_cpu
+from workbench.app.outcomes import CheckRow
 from workbench.app.target import (
     find_study,
     in_place,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.app.list import tell_passed_over
-from workbench.app.status import spending
+from workbench.app.list import spending, tell_passed_over
 from workbench.cli.options import StatusOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor

@@ -115,8 +115,7 @@ def executor(verb: str, on: str | None = None) -> Executor:
     """Return where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
     if on is None:
         return Local(verb, Stderr())
-    from workbench.remote.cluster import DaskCluster
-    from workbench.remote.ssh import SshHost
+    from workbench.remote.remote_target import DaskCluster, SshHost
 
     return (DaskCluster if "://" in on else SshHost)(on, verb, Stderr())
 

@@ -14,8 +14,8 @@ from itertools import zip_longest
 
 import msgspec
 
+from workbench.derive.factors import CERTAIN, counted, surprise
 from workbench.derive.figures import TIME, Figure, figure_label
-from workbench.derive.largest_changes import CERTAIN, counted, surprise
 from workbench.derive.speedup import LEVEL, Ratio
 from workbench.evidence.records import BuiltKernel, CaptureIndex
 from workbench.judge.findings import Finding, finding, joined

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from workbench.derive.factors import SpeedupFactors, duration_parts, speedup_factors
+from workbench.derive.factors import (
+    LargestChanges,
+    SpeedupFactors,
+    duration_parts,
+    largest_changes,
+    speedup_factors,
+)
 from workbench.derive.figures import Figure, StallTime, compare_times, stall_times
-from workbench.derive.largest_changes import LargestChanges, largest_changes
 from workbench.derive.matching import MATCHED, LaunchPair, Matching
 from workbench.judge.findings import Finding, finding
 from workbench.ncu.capture import Capture

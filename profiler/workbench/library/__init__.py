@@ -24,7 +24,6 @@ from workbench.errors import UsageError, unknown
 from workbench.judge.advice_rules import to_try
 from workbench.judge.comparison import warnings
 from workbench.judge.ladder import judge_pair, pair_sources
-from workbench.library.notebook import source_of
 from workbench.library.results import (
     Ablated,
     Advised,
@@ -38,6 +37,7 @@ from workbench.library.results import (
     TriedSource,
     ablated,
     profiled,
+    source_of,
     values,
 )
 from workbench.ncu.report_file import is_report, read_report

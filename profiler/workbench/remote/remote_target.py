@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
+import shlex
+import signal
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +25,14 @@ from workbench.evidence.records import Captures, CeilingsFile, Record, Timing, V
 from workbench.evidence.store import gpu_slug
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote import bootstrap, worker
+from workbench.remote.bootstrap import exchange
 from workbench.remote.worker import RemoteJob, Result
 from workbench.run.gpu import Gpu
 from workbench.run.measurement import MeasuredPlan
-from workbench.run.protocol import ErrorText
+from workbench.run.protocol import ErrorText, decode
 from workbench.run.recording import Recorder, typed, write_captures
 from workbench.study.params import parameters_of_derived
+from workbench.words import OWN_EXTRA
 
 AGAIN = "run the same command again: it measures what is missing"
 JOURNAL, REPORTS = "journal.jsonl", "reports/"
@@ -236,3 +241,168 @@ def require(recorder: Recorder, variant: str, shape: str | None, fingerprint: st
 
 def refused(why: str) -> ToolFailed:
     return ToolFailed(f"what came back is not recorded: {why}", hint=AGAIN)
+
+
+DESTINATION = re.compile(r"(?P<host>[\w][\w.@%-]*)(:(?P<python>~?[\w./+-]+))?")
+OPTIONS = (
+    "-C",
+    "-oBatchMode=yes",
+    "-oServerAliveInterval=15",
+    "-oServerAliveCountMax=4",
+    "-oControlMaster=no",
+)
+PYTHONS = "python3 python3.14 python3.13 python3.12 python3.11"
+NO_PYTHON, NO_CONNECTION = 97, 255
+
+
+class SshHost(Remote):
+    """``name`` is ``[user@]host[:python]``. Raises UsageError for anything else."""
+
+    def __init__(self, name: str, verb: str, reporter: Reporter) -> None:
+        super().__init__(name, verb, reporter)
+        words = DESTINATION.fullmatch(name)
+        if words is None:
+            raise UsageError(
+                f"--on '{name}' is no host that ssh takes",
+                hint="HOST, USER@HOST, HOST:/path/to/python, or tls://HOST:PORT of a Dask cluster",
+            )
+        self.host, self.pythons = words["host"], words["python"] or PYTHONS
+
+    def carry(self, jobs: Sequence[bytes], hear: Hear) -> Answers:
+        """Carry out one job after the other."""
+
+        def take(line: str) -> bool:
+            """Whether it is an event or a note."""
+            try:
+                hear(decode(line))
+            except ToolFailed:
+                if not line.startswith(bootstrap.NOTE):
+                    return False
+                self.note(f"{self.host}: {line.removeprefix(bootstrap.NOTE)}")
+            return True
+
+        for number, job in enumerate(jobs):
+            command = ["ssh", "-T", *OPTIONS, self.host, remote_command(self.pythons)]
+            result, code, said = exchange(command, packed_code() + job, take)
+            if not result and code == -signal.SIGKILL:  # by Ctrl-C
+                self.note(f"{self.host} sent no result; an installation by pip goes on there")
+                raise KeyboardInterrupt
+            yield number, result or self.failure(code, said)
+
+    def failure(self, code: int, said: str) -> WorkbenchError:
+        """Return why there is no result, by ssh's exit code and the last lines."""
+        last, host = said.rpartition("\n")[2] or "it says nothing", self.host
+        if code == bootstrap.SILENT:
+            last = f"nothing came for {bootstrap.FIRST_SECONDS:g} s"
+        if code in (NO_CONNECTION, bootstrap.SILENT):
+            hint = f"`ssh {host} true` must work without a question; then {AGAIN}"
+            return EnvironmentLacks(f"ssh does not reach {host}, or lost it: {last}", hint=hint)
+        if code not in (NO_PYTHON, bootstrap.NO_PACKAGES):
+            why = f"the worker on {host} ended with exit code {code}: {last}"
+            return ToolFailed(why, hint=AGAIN, ran=said)
+        why = f"pip could not install what the workbench needs on {host}: {last}"
+        if code == NO_PYTHON:
+            why = f"{host} has no Python 3.11 or newer: {self.pythons}"
+        hint = f"name a Python that has the packages: --on {host}:/path/to/python"
+        return EnvironmentLacks(why, hint=hint)
+
+
+def remote_command(pythons: str) -> str:
+    """Return what the shell there runs: the first Python that is new enough becomes a worker. No
+    shell reads anything in it but letters and digits of base64.
+    """
+    load = (
+        f"import base64; exec(base64.b64decode('{base64.b64encode(program().encode()).decode()}'))"
+    )
+    is_old = "import sys; sys.exit(sys.version_info < (3, 11))"
+    loop = (
+        f'for p in {pythons}; do if "$p" -c "{is_old}" </dev/null 2>/dev/null; '
+        f'then exec "$p" -c "{load}"; fi; done; exit {NO_PYTHON}'
+    )
+    return f"exec sh -c {shlex.quote(loop)}"
+
+
+ADDRESS = re.compile(r"tls://(\[[\da-fA-F:]+\]|[\w.-]+):\d{1,5}")
+RETRIES = 2
+CONNECT_SECONDS, WORKER_SECONDS = 30.0, 600.0
+# Text and not a function: no worker needs the workbench, or the same Python.
+RUN = "(lambda names: exec(text, names) or names['run'](program, code + job))({})"
+
+
+class DaskCluster(Remote):
+    """``name`` is the address of the scheduler. Dask's own configuration has the certificates.
+    Raises UsageError for any other address: whoever answers at it runs code as this user.
+    """
+
+    def __init__(self, name: str, verb: str, reporter: Reporter) -> None:
+        super().__init__(name, verb, reporter)
+        if ADDRESS.fullmatch(name) is None:
+            raise UsageError(
+                f"--on '{name}' is no address of a Dask scheduler with TLS",
+                hint="start it with --protocol tls, and use its address: tls://10.0.0.5:8786",
+            )
+
+    def carry(self, jobs: Sequence[bytes], hear: Hear) -> Answers:
+        """Yield results as they come, without events. What nobody waits for is cancelled."""
+        text = Path(bootstrap.__file__).read_text(encoding="utf-8")
+        names = {"text": text, "program": program(), "code": packed_code()}
+        with self.client() as client:
+            from distributed import as_completed
+
+            if not client.scheduler_info(n_workers=-1)["workers"]:
+                self.note(f"waiting for the first worker of {self.place}")
+            try:
+                client.wait_for_workers(1, timeout=WORKER_SECONDS)
+            except TimeoutError:
+                raise EnvironmentLacks(
+                    f"{self.place} has no worker after {WORKER_SECONDS:g} s",
+                    hint="if its queue is full, the same command waits again",
+                ) from None
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            declared = workers and all("GPU" in worker["resources"] for worker in workers)
+            futures = client.map(
+                eval,
+                [RUN] * len(jobs),
+                [{**names, "job": job} for job in jobs],
+                pure=False,
+                retries=RETRIES,
+                resources={"GPU": 1} if declared else None,
+            )
+            numbers = {future.key: number for number, future in enumerate(futures)}
+            try:
+                for done, future in enumerate(as_completed(futures, loop=client.loop), start=1):
+                    is_done = future.status == "finished"
+                    yield numbers[future.key], future.result() if is_done else self.failure(future)
+                    if len(futures) > 1:
+                        self.note(f"{done} of {len(futures)} tasks are done")
+            finally:
+                client.cancel(futures)
+
+    def client(self) -> Any:
+        """Raises EnvironmentLacks where Dask is missing, or no scheduler answers."""
+        try:
+            from distributed import Client, Security
+        except ImportError:
+            raise EnvironmentLacks(
+                f"--on {self.place} needs Dask, which is not installed",
+                hint=OWN_EXTRA.format("cluster"),
+            ) from None
+        if Security().get_connection_args("client")["ssl_context"] is None:
+            raise EnvironmentLacks(
+                f"{self.place} needs certificates, and Dask's configuration names none",
+                hint="set distributed.comm.tls.ca-file and .client of Dask's configuration",
+            )
+        try:
+            return Client(self.place, set_as_default=False, timeout=CONNECT_SECONDS)
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            raise EnvironmentLacks(
+                f"no scheduler answers at {self.place}: {error}",
+                hint="is it running, and does Dask's configuration name its certificates?",
+            ) from None
+
+    def failure(self, future: Any) -> WorkbenchError:
+        if future.status == "cancelled":
+            return ToolFailed(f"the connection to {self.place} is lost", hint=AGAIN)
+        error = future.exception()
+        why = str(error).strip() or type(error).__name__
+        return ToolFailed(f"a task of {self.place} failed: {why}", hint=AGAIN)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.app.checked import CheckedStudy, CheckRow
+from workbench.app.outcomes import CheckedStudy, CheckRow
 from workbench.render import brief as in_short
 from workbench.render.document.blocks import (
     Block,

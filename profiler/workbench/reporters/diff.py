@@ -11,8 +11,8 @@ from workbench.app.show import profiled, read_pair
 from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import sentences
+from workbench.render import answers, source_lines
 from workbench.render import brief as in_short
-from workbench.render import pair_answers, source_lines
 from workbench.render.document import hunks, launches, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
@@ -25,14 +25,13 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
     if isinstance(result, MachineCodeResult):
         return sass.data(result)
     if isinstance(result, PairResult):
-        return pair_answers.variant_pair(result.ladder, result.pair, result.changes)
-    return pair_answers.ReportPair(
+        return answers.variant_pair(result.ladder, result.pair, result.changes)
+    return answers.ReportPair(
         before=result.before,
         after=result.after,
         warnings=list(result.warnings),
         kernels=[
-            pair_answers.kernel_pair(_read(result, group), group)
-            for group in result.matching.groups
+            answers.kernel_pair(_read(result, group), group) for group in result.matching.groups
         ],
         only_before=result.matching.only_before,
         only_after=result.matching.only_after,

@@ -15,8 +15,8 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from workbench.app.build import Builds
+from workbench.app.list import Spending
 from workbench.app.new import AGENTS_FOLDER, NewStep, NewWorkspace, starters
-from workbench.app.status import Spending
 from workbench.errors import unknown
 from workbench.render.as_json import VERSION, Data, shown_names
 from workbench.words import Change, CheckResult, Status, TryVerdict, Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.app.status import Spending, SpendingLimit
+from workbench.app.list import Spending, SpendingLimit
 from workbench.judge.open_verdicts import Spent
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.brief import command

@@ -595,7 +595,7 @@ def important(changes: SourceDiff) -> list[tuple[Hunk, list[Marked]]]:
     """Changed lines of the costliest hunks, in their order: those with the most stall time, and the
     added ones with most words that the parent does not have, since what is fast has no stalls.
     """
-    known = hunks.costliest(changes) or [h for h in hunks if not h.comments_only]
+    known = hunks.costliest(changes) or [h for h in changes.hunks if not h.comments_only]
     every = [
         (number, place, marked)
         for number, hunk in enumerate(known[:MOST_HUNKS])

@@ -365,7 +365,7 @@ def comparable(warnings: Sequence[Finding]) -> list[Block]:
 
 
 def bottlenecks_of_both(names: Names, sides: Sequence[Row | Details]) -> Fold:
-    """List the bottlenecks_of_both of both sides, folded away."""
+    """List the bottlenecks of both sides, folded away."""
     blocks: list[Block] = []
     for name, side in zip(names, sides, strict=True):
         blocks.append(paragraph(f"{name}:"))
@@ -374,7 +374,7 @@ def bottlenecks_of_both(names: Names, sides: Sequence[Row | Details]) -> Fold:
         else:
             known = side.bottlenecks
             blocks.append(limits.bullets(known) if known else paragraph(ABSENT))
-    return Fold(words("Top bottlenecks_of_both of both"), tuple(blocks))
+    return Fold(words("Top bottlenecks of both"), tuple(blocks))
 
 
 def _state(row: Row) -> Paragraph:

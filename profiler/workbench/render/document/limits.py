@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from workbench.derive.factors import SpeedupFactors
+from workbench.derive.factors import FigureChange, SpeedupFactors
 from workbench.derive.figures import (
     ISSUING,
     SAMPLES,
@@ -18,7 +18,6 @@ from workbench.derive.figures import (
     standard_error,
 )
 from workbench.derive.figures import top_stall as leading
-from workbench.derive.largest_changes import FigureChange
 from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence
