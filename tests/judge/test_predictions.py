@@ -357,6 +357,18 @@ def test_a_step_that_gains_only_in_later_sessions_is_checked_at_them_then(
     assert states(root)["unseen"] == GateState.PASSED
 
 
+def test_a_step_without_a_gain_is_told_where_it_is_wrong(
+    root: Path, monkeypatch: Patch, capsys: Capsys
+) -> None:
+    StandIn(monkeypatch, lambda run: 20.0, wrong=lambda run: run.shape in drawn(root))
+    main(["ablate", "fix", "--brief", "--project", str(root)])
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == "no_gain"
+    why = {gate["gate"]: gate["why"] for gate in told["failed"]}
+    assert why.keys() == {"faster", "unseen"}
+    assert any(shape in why["unseen"] for shape in drawn(root))
+
+
 @pytest.mark.parametrize("fault", ["wrong", "inaccurate", "slower"])
 def test_a_step_that_is_good_only_where_it_was_shown(
     fault: str, root: Path, monkeypatch: Patch, capsys: Capsys

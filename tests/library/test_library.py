@@ -71,7 +71,8 @@ def test_its_table_has_numbers_with_units_in_their_names(ladder: Any) -> None:
     assert table.loc["fix1", "speedup_over_parent_low"] == row.over_parent.low
     assert table.loc["fix1", "achieved_occupancy_pct"] == row.figures["achieved_occupancy"].value
     assert table["memory_gb_per_s"].dtype == float
-    assert table.loc["fix1", "verdict"] == "kept"
+    assert table.loc["fix1", ["verdict", "judged_at"]].to_list() == ["kept", ""]
+    assert table.loc["fix1", ["shape", "microseconds_level"]].to_list() == [ladder.shape, 95]
     assert "speedup_over_parent" in table
     assert table["speedup_over_parent"].isna()["baseline"]
 

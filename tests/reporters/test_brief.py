@@ -29,8 +29,10 @@ from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import calibration_of
 from workbench.render import as_json, brief
 from workbench.render.as_json import plain_data
+from workbench.render.document.phrases import parent_of
 from workbench.reporters.schema import VERBS, schema
 from workbench.run.measurement import Measurement
+from workbench.words import Verdict
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder
 
 
@@ -82,6 +84,9 @@ def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys
     every = ladder.everything
     commands = {row.verdict: brief.step(ladder, row)["next_command"] for row in every}
     assert len(commands) > 2
+    rejected = next(row for row in ladder.rows if row.verdict == Verdict.SLOWER)
+    at = f"advise '{parent_of(rejected)}' --shape {ladder.shape} "
+    assert at in str(commands[Verdict.SLOWER])
     for verdict, command in commands.items():
         workbench, *words = shlex.split(str(command))
         assert workbench == "workbench"

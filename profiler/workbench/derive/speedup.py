@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, median, pstdev, variance
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from workbench.words import Regime, grouped
 
@@ -145,7 +145,7 @@ class Time:
     instances: int
     sm_clock_mhz: float | None = None
     unchecked: bool = field(default=False, repr=False)
-    level: ClassVar[int] = LEVEL
+    level: int = LEVEL
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,14 @@ def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def variants(ladder: Ablation) -> pd.DataFrame:
-    """One row a variant, then the references: the values of the ladder's columns."""
-    return frame((data(ladder, row, Where.CSV) for row in ladder.everything), "variant")
+    """One row a variant, then the references: the values of the ladder's columns, all of ``shape``
+    but the verdict of a row with ``judged_at``.
+    """
+    rows = (
+        {"shape": ladder.shape, **data(ladder, row, Where.CSV), "judged_at": row.judged_at}
+        for row in ladder.everything
+    )
+    return frame(rows, "variant")
 
 
 def figures(by_id: Mapping[str, Figure]) -> pd.DataFrame:

@@ -150,8 +150,7 @@ def after(ladder: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
         again = ("--fresh",) if row.verdict == Verdict.INCONCLUSIVE else ()
         return command(study, "ablate", row.variant, *again)
     if row.verdict not in (Verdict.KEPT, Verdict.BASELINE):
-        best = ladder.best or ladder.rows[0]
-        return command(study, "advise", best.variant) if best is not row else {}
+        return command(study, "advise", parent_of(row), "--shape", ladder.shape)
     if advice is None:
         return command(study, "profile", row.variant)
     first = next((one for one in advice if not one.is_callers), None)
