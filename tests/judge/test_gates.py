@@ -7,7 +7,7 @@ import pytest
 
 from made_records import build_of, built_kernel
 from workbench.derive.figures import Figure
-from workbench.derive.speedup import Ratio
+from workbench.derive.speedup import Ratio, over_recordings
 from workbench.evidence.records import Build, Check, Provenance
 from workbench.judge.findings import NOT_COLLECTED, Finding, sentence
 from workbench.judge.gates import (
@@ -71,6 +71,20 @@ def test_what_corrects_its_parent_has_to_be_no_slower(
 
 def with_error(status: str, error: float | None = None) -> Check:
     return Check(status=CheckResult(status), times_reference=error, fingerprint="")
+
+
+def test_another_recording_may_take_a_gain_back() -> None:
+    """One has it above the gate; with what ratios vary from recording to recording it is not."""
+    over = Ratio(1.040, 1.035, 1.045, 5)
+    again = over_recordings([over, Ratio(1.034, 1.029, 1.039, 5)], known_between=0.006)
+    gate = faster_gate(over, LIMITS, across=again)
+    assert gate.state == GateState.OPEN
+    assert gate.why.message.startswith("over 2 recordings 1.037x [1.0")
+    assert (
+        faster_gate(over, LIMITS, across=over_recordings([over], 0.006)).state == GateState.PASSED
+    )
+    sure = over_recordings([Ratio(1.2, 1.19, 1.21, 5)] * 2, known_between=0.006)
+    assert faster_gate(Ratio(1.2, 1.19, 1.21, 5), LIMITS, across=sure).state == GateState.PASSED
 
 
 @pytest.mark.parametrize(

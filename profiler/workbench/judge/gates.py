@@ -17,7 +17,7 @@ import msgspec
 
 from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
 from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
-from workbench.derive.speedup import LEVEL, Ratio, TwoClocks
+from workbench.derive.speedup import LEVEL, OverRecordings, Ratio, TwoClocks, over_recordings
 from workbench.evidence.journal import Journal
 from workbench.evidence.records import (
     Build,
@@ -271,12 +271,14 @@ def faster_gate(
     absent: Finding = NOT_COLLECTED,
     *,
     alone: Ratio | None = None,
+    across: OverRecordings | None = None,
     idle: bool = False,
     corrects: bool = False,
     fails_at: str | None = None,
 ) -> Gate:
-    """The lower end of the interval over the parent must reach the least speedup, chained in turn;
-    ``alone`` it must be faster at all.
+    """The lower end of the interval over the parent must reach the least speedup, chained in turn,
+    and that ``across`` recordings of the same sources, if there are others; ``alone`` it must be
+    faster at all.
 
     ``absent`` says why there is no ratio, where there is none; ``idle``: because a call of the
     variant takes no time at all, which no work can. ``gates`` are those of the step, which may say
@@ -299,6 +301,13 @@ def faster_gate(
         message = f"alone, at the power limit, {alone.ratio:.3f}x{ends} of its parent: {judged}"
         why = finding(code, message, ratio=alone.ratio, low=alone.low, high=alone.high)
         return Gate(FASTER, state, why)
+    if passed and across and across.recordings > 1 and (across.low or 0.0) < gates.min_speedup:
+        message = (
+            f"over {across.recordings} recordings {across.ratio:.3f}x [{across.low or 0.0:.3f}, "
+            f"{across.high or 0.0:.3f}] of its parent: lower end < {gates.min_speedup:.4g}x"
+        )
+        why = finding("faster.recordings", message, ratio=across.ratio, low=across.low)
+        return Gate(FASTER, GateState.OPEN, why)
     level = None if over_parent.level == LEVEL else over_parent.level
     unfounded = corrects and not fails_at
     message = (
@@ -1047,6 +1056,7 @@ Views = Mapping[str, "View"]  # by shape
 class View:
     """One shape, with what follows of each capture alone.
 
+    between: How much a ratio varies between recordings, see ``known_between``.
     ceilings: Measured ones by id; empty where nothing was calibrated.
     advice: By variant with a capture: kinds of change to try, whatever was tried since; None
         where the capture has nothing to judge by.
@@ -1055,6 +1065,7 @@ class View:
 
     evidence: ShapeEvidence
     times: ShapeTimes
+    between: float | None
     ladder: Ladder
     config: Config
     ceilings: Mapping[str, float]
@@ -1193,10 +1204,20 @@ def judged_at_shape(
         gates.append(Gate(FASTER, GateState.PASSED, why))
         return tuple(gates), verdict(gates, None, limits), None
     over, alone, absent, idle = view.times.over_parent(step.parent, step.variant)
-    corrects = bool(step.corrects)
+    ratios: list[Ratio] = []
+    gpus = 0
+    if over:
+        ratios, gpus = view.times.recorded(view.journal, (step.parent, step.variant), over)
     gates.append(
         faster_gate(
-            over, limits, absent, alone=alone, idle=idle, corrects=corrects, fails_at=fails_at
+            over,
+            limits,
+            absent,
+            alone=alone,
+            across=over_recordings(ratios, view.between, gpus) if ratios else None,
+            idle=idle,
+            corrects=bool(step.corrects),
+            fails_at=fails_at,
         )
     )
     if timed := case_of(view, step.variant, step.parent).timing:

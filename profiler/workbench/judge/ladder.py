@@ -585,26 +585,8 @@ def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> Ov
     if best.claimed is not None and best.claimed is not over:
         return over_recordings([best.claimed], evidence.between, between_of=elsewhere)
     names = (best.chained.fastest, best.variant)
-    timing = times.together(*names)
-    if timing is None:
-        return None
-    wanted = {name: timing.timing.fingerprints[name] for name in names}
-    ratios, gpus = [over], {timing.timing.provenance.gpu_uuid}
-    for entry in evidence.journal.sessions if evidence.journal else ():
-        prints = {name: entry.fingerprints.get(name) for name in names}
-        before, after = (float(entry.medians.get(name, 0)) for name in names)
-        if (
-            entry.cut_short
-            or entry.shape != evidence.shape
-            or entry.file == timing_name(timing.file)
-        ):
-            continue
-        if prints == wanted and before > 0 and after > 0:
-            ratio = before / after
-            low, high = (end and end * ratio / over.ratio for end in (over.low, over.high))
-            ratios.append(replace(over, ratio=ratio, low=low, high=high))
-            gpus.add(entry.gpu_uuid)
-    return over_recordings(ratios, evidence.between, len(gpus), elsewhere)
+    ratios, gpus = times.recorded(evidence.journal, names, over)
+    return over_recordings(ratios, evidence.between, gpus, elsewhere) if ratios else None
 
 
 def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
@@ -634,6 +616,7 @@ def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequ
     return View(
         evidence=here,
         times=ShapeTimes(here, main_timing(here, variants)),
+        between=evidence.between,
         ladder=evidence.ladder,
         config=config,
         ceilings=ceilings,

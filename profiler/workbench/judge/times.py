@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 from workbench.derive.figures import added
@@ -25,7 +25,8 @@ from workbench.derive.speedup import (
     smaller,
     time_of,
 )
-from workbench.evidence.records import GraphNode
+from workbench.evidence.journal import Journal
+from workbench.evidence.records import GraphNode, timing_name
 from workbench.judge.findings import NOT_COLLECTED, Finding, change, finding, percent, suffix
 from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
@@ -145,6 +146,30 @@ class ShapeTimes:
             self.ratio(parent, variant, regime, every=True) for regime in (HEADLINE, Regime.ALONE)
         )
         return chained, alone, self.why_no_ratio(parent, variant), self.is_idle(variant)
+
+    def recorded(
+        self, journal: Journal | None, names: tuple[str, str], ratio: Ratio
+    ) -> tuple[list[Ratio], int]:
+        """Return the ``ratio`` of two variants and those of all other recordings of the same
+        sources, by the journal's medians, which vary as this one does; and the number of GPUs.
+        """
+        timing = self.together(*names)
+        if timing is None:
+            return [], 0
+        wanted = {name: timing.timing.fingerprints[name] for name in names}
+        ratios, gpus = [ratio], {timing.timing.provenance.gpu_uuid}
+        for entry in journal.sessions if journal else ():
+            is_other = entry.shape == self.evidence.shape and entry.file != timing_name(timing.file)
+            if entry.cut_short or not is_other:
+                continue
+            prints = {name: entry.fingerprints.get(name) for name in names}
+            before, after = (float(entry.medians.get(name, 0)) for name in names)
+            if prints == wanted and before > 0 and after > 0:
+                middle = before / after
+                low, high = (end and end * middle / ratio.ratio for end in (ratio.low, ratio.high))
+                ratios.append(replace(ratio, ratio=middle, low=low, high=high))
+                gpus.add(entry.gpu_uuid)
+        return ratios, len(gpus)
 
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""
