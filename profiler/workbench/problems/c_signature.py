@@ -103,38 +103,27 @@ def require_fit(
     are those of the tensors among them.
     """
     least = sum(not one.has_default for one in wanted)
+    listed = f"its parameters are {', '.join(one.text for one in wanted)}"
     if not least <= len(arguments) <= len(wanted):
-        raise UsageError(
-            f"{function} takes {len(wanted)} arguments, --launch gives {len(arguments)}",
-            hint=f"its parameters are {', '.join(one.text for one in wanted)}",
-        )
+        what = f"{function} takes {len(wanted)} arguments, --launch gives {len(arguments)}"
+        raise UsageError(what, hint=listed)
     for parameter, argument in zip(wanted, arguments, strict=False):
         dtype, needed = dtypes.get(argument), TENSORS.get(parameter.type)
-        made = inputs.get(argument)
-        value = made.value if made else None
-        what = f"{argument} of {function}"
+        value = inputs[argument].value if argument in inputs else None
+        _, lowest, most = NUMBERS.get(parameter.type, ("", 0, 0))
+        wrong, hint = "", listed
         if dtype and not parameter.is_pointer and parameter.type in NUMBERS:
-            raise UsageError(
-                f"{what} is a tensor, and its parameter is {parameter.text}",
-                hint=f"its parameters are {', '.join(one.text for one in wanted)}",
-            )
-        if dtype and needed and dtype != needed and dtype in TENSORS.values():
-            raise UsageError(
-                f"{what} is {dtype}, and its parameter {parameter.text} reads {needed}",
-                hint=f"dtype={needed} in --input or --output",
-            )
-        if value is not None and parameter.is_pointer:
-            raise UsageError(
-                f"{what} is a number, and its parameter is {parameter.text}",
-                hint=f"its parameters are {', '.join(one.text for one in wanted)}",
-            )
-        if isinstance(value, int) and not parameter.is_pointer:
-            _, lowest, most = NUMBERS.get(parameter.type, ("", 0, 0))
-            if most and not lowest <= value <= most:
-                raise UsageError(
-                    f"{what} is {value}, and {parameter.text} holds {lowest} to {most}",
-                    hint="take a smaller number, or a wider type in the kernel",
-                )
+            wrong = f"is a tensor, and its parameter is {parameter.text}"
+        elif dtype and needed and dtype != needed and dtype in TENSORS.values():
+            wrong = f"is {dtype}, and its parameter {parameter.text} reads {needed}"
+            hint = f"dtype={needed} in --input or --output"
+        elif value is not None and parameter.is_pointer:
+            wrong = f"is a number, and its parameter is {parameter.text}"
+        elif isinstance(value, int) and most and not lowest <= value <= most:
+            wrong = f"is {value}, and {parameter.text} holds {lowest} to {most}"
+            hint = "take a smaller number, or a wider type in the kernel"
+        if wrong:
+            raise UsageError(f"{argument} of {function} {wrong}", hint=hint)
 
 
 def as_options(function: str, wanted: Sequence[CParameter], launch: str) -> str:

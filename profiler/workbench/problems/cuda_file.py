@@ -99,13 +99,11 @@ def read_cuda_file(request: Request) -> Problem:
     if kernel.template is None and not kernel.c_linkage:
         called = f"::{called}"
     return Problem(
-        kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: its kernel {launch.kernel}",
         name=kernel.name.rpartition("::")[2],
         title=f"{launch.kernel} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape({option.name: option.parameter for option in made})},
-        default_shape=DEFAULT_SHAPE,
         loads=compared.loads,
         made=made_text(made),
         expression=compared.expression,

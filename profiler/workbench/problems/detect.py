@@ -58,9 +58,7 @@ def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
     """
     request = replace(request, source=require(request.source))
     all_formats = formats(tell)
-    chosen = next(
-        (candidate for candidate in all_formats if _is_of(candidate, request, tell)), None
-    )
+    chosen = next((one for one in all_formats if _is_of(one, request, tell)), None)
     if chosen is None:
         raise _of_none(request, all_formats)
     for option in OPTIONS:
@@ -73,25 +71,22 @@ def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
             )
     try:
         problem = chosen.read(request)
-    except WorkbenchError:
-        raise
     except Exception as error:
-        if not chosen.package:
+        if isinstance(error, WorkbenchError) or not chosen.package:
             raise
         raise ToolFailed(
             f"{chosen.package} fails to read {request.source.name}: {in_words(error)}",
             hint=f"report it to its authors, or uninstall it: pip uninstall {chosen.package}",
         ) from error
-    return replace(problem, name=request.name or study_name(problem.name))
+    name = request.name or study_name(problem.name)
+    return replace(problem, name=name, kind=problem.kind or chosen.label)
 
 
 def _is_of(candidate: Format, request: Request, tell: Tell) -> bool:
     try:
         return candidate.is_of(request)
-    except WorkbenchError:
-        raise
     except Exception as error:
-        if not candidate.package:
+        if isinstance(error, WorkbenchError) or not candidate.package:
             raise
         tell(f"{candidate.package}: {candidate.label} is left out: {in_words(error)}")
         return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -61,24 +61,18 @@ class Definition(msgspec.Struct, frozen=True):
     reference: str
 
 
-class Random(msgspec.Struct, frozen=True, tag="random"):
-    """An input that is drawn."""
+class Given(msgspec.Struct, frozen=True):
+    """An input: drawn, a plain ``value``, or stored below the folder of the data set."""
 
-
-class Scalar(msgspec.Struct, frozen=True, tag="scalar"):
-    value: Parameter
-
-
-class Stored(msgspec.Struct, frozen=True, tag="safetensors"):
-    """``path`` is relative to the folder of the data set."""
-
-    path: str
-    tensor_key: str
+    type: Literal["random", "scalar", "safetensors"]
+    value: Parameter = 0
+    path: str = ""
+    tensor_key: str = ""
 
 
 class Workload(msgspec.Struct, frozen=True):
     axes: dict[str, int]
-    inputs: dict[str, Random | Scalar | Stored]
+    inputs: dict[str, Given]
     uuid: str = ""
 
 
@@ -140,7 +134,6 @@ def read_flashinfer_bench(request: Request) -> Problem:
     references = compared_with(request, path.parent, [reference] if solution else [], compiled)
     shown = f"with the solution {solution.name}" if solution else "without a solution"
     return Problem(
-        kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {shown}",
         name=data.name,
         title=solution.name if solution else data.name,
@@ -254,9 +247,9 @@ def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Par
     """Plain values, and where stored tensors are; their files come along."""
     parameters: dict[str, Parameter] = {}
     for name, spec in load.inputs.items():
-        if isinstance(spec, Scalar):
+        if spec.type == "scalar":
             parameters[name] = spec.value
-        elif isinstance(spec, Stored):
+        elif spec.type == "safetensors":
             stored = next(
                 (f for f in (p / spec.path for p in file.resolve().parents) if f.is_file()), None
             )
@@ -283,11 +276,7 @@ def _solution(request: Request, path: Path, name: str) -> Solution | None:
         return solution
     beside = [f for f in _around(path, "solutions") if f.suffix == ".json" and f != path]
     solutions = (_decoded(read_text(file).encode(), Solution) for file in beside)
-    mine = [
-        candidate
-        for candidate in solutions
-        if candidate is not None and candidate.definition == name
-    ]
+    mine = [one for one in solutions if one is not None and one.definition == name]
     if len(mine) > 1:
         raise UsageError(
             f"there are {len(mine)} solutions of '{name}'",

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -49,13 +49,12 @@ class Dotted:
         parts = self.name.split(".")
         value: Any = importlib.import_module(parts[0])
         for depth, name in enumerate(parts[1:], start=1):
-            try:
-                value = getattr(value, name)
-            except AttributeError:
+            if not hasattr(value, name):
                 try:
-                    value = importlib.import_module(".".join(parts[: depth + 1]))
+                    importlib.import_module(".".join(parts[: depth + 1]))
                 except ImportError:
                     raise unknown(f"name in {'.'.join(parts[:depth])}", name, dir(value)) from None
+            value = getattr(value, name)
         if not callable(value):
             raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
         function: Callable[..., Any] = value
@@ -266,29 +265,24 @@ def _of_spec(value: Any) -> Any:
     kind = type(value).__name__
     if not kind.endswith("Tensor") or isinstance(value, torch.Tensor):
         return value
-    made = torch.empty(value.shape, dtype=torch.float32)
+    made = torch.zeros(value.shape, dtype=torch.float32)
     match kind:
         case "RandTensor":
             made.uniform_(value.low, value.high)
         case "RandnTensor":
             made.normal_(value.mean, value.std)
         case "RandIntTensor":
-            made = torch.randint(int(value.low), int(value.high), value.shape)
+            made.random_(int(value.low), int(value.high))
         case "FullTensor":
             made.fill_(value.value)
-        case _:
-            made.zero_()
     return made.to(getattr(torch, value.dtype))
 
 
-def compiled(file: File, name: str) -> Callable[..., Any]:
+@cache
+def compiled(file: File, name: str) -> Any:
     import torch
 
-    by_name = vars(file).setdefault("compiled", {})
-    if name not in by_name:
-        by_name[name] = torch.compile(getattr(file, name))
-    function_compiled: Callable[..., Any] = by_name[name]
-    return function_compiled
+    return torch.compile(getattr(file, name))
 
 
 STRUCTURE = "structure"  # the input that tells how the others stand together
@@ -414,43 +408,27 @@ def structured(data: Any, names: Sequence[str]) -> Inputs:
     ``names`` are those of the outermost ones, where they are known.
     """
     import torch
+    from torch.utils._pytree import tree_map_with_path
 
     leaves: Inputs = {}
+    has_names = isinstance(data, tuple | list) and len(data) == len(names)
 
-    def visit(value: Any, name: str) -> Any:
-        if isinstance(value, torch.Tensor):
-            leaves[name] = value
-            return Leaf(name)
-        if isinstance(value, dict):
-            return {key: visit(item, _joined(name, key)) for key, item in value.items()}
-        if isinstance(value, tuple | list):
-            keys = names if value is data and len(names) == len(value) else range(len(value))
-            outer = "" if value is data and keys is names else name
-            parts = [visit(p, _joined(outer, k)) for k, p in zip(keys, value, strict=True)]
-            return type(value)(parts) if type(value) in (tuple, list) else tuple(parts)
-        return value
+    def placed(path: Sequence[Any], value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        keys = [getattr(key, "idx", getattr(key, "key", key)) for key in path]
+        keys = [names[keys[0]], *keys[1:]] if has_names else ["data", *keys]
+        name = "_".join(re.sub(r"\W", "_", str(key)) for key in keys)
+        leaves[name] = value
+        return Leaf(name)
 
-    tree = visit(data, "data")
-    return {STRUCTURE: tree, **leaves}
-
-
-def _joined(outer: str, name: object) -> str:
-    text = "".join(c if c.isalnum() else "_" for c in str(name))
-    return f"{outer}_{text}" if outer else text
+    return {STRUCTURE: tree_map_with_path(placed, data), **leaves}
 
 
 def rebuilt(inputs: Inputs) -> Any:
+    from torch.utils._pytree import tree_map
 
-    def visit(value: Any) -> Any:
-        if isinstance(value, Leaf):
-            return inputs[value.name]
-        if isinstance(value, dict):
-            return {key: visit(item) for key, item in value.items()}
-        if isinstance(value, tuple | list):
-            return type(value)(map(visit, value))
-        return value
-
-    return visit(inputs[STRUCTURE])
+    return tree_map(lambda v: inputs[v.name] if isinstance(v, Leaf) else v, inputs[STRUCTURE])
 
 
 def without(inputs: Inputs, destinations: Sequence[str]) -> Inputs:
@@ -520,24 +498,19 @@ def workload(
     """
     import torch
 
-    def sizes(axes: Sequence[int | str]) -> tuple[int, ...]:
-        return tuple(axis if isinstance(axis, int) else int(shape[axis]) for axis in axes)
-
     def made_as(name: str, axes: Sequence[int | str] | None, dtype: torch.dtype) -> Any:
-        stored_value = shape.get(name)
-        if isinstance(stored_value, str):
-            return stored(Path(beside).parent / stored_value).to(generator.device)
-        if stored_value is not None:
-            return stored_value
-        return (
-            drawn((), dtype, generator).item()
-            if axes is None
-            else drawn(sizes(axes), dtype, generator)
-        )
+        value = shape.get(name)
+        if isinstance(value, str):
+            return stored(Path(beside).parent / value).to(generator.device)
+        if value is not None:
+            return value
+        made = drawn([int(shape.get(str(a), a)) for a in axes or ()], dtype, generator)
+        return made.item() if axes is None else made
 
     made = {n: made_as(n, a, getattr(torch, d)) for n, (a, d) in inputs.items()}
     for name, (axes, dtype) in outputs.items():
-        like = torch.empty(sizes(axes or ()), dtype=getattr(torch, dtype), device="meta")
+        sizes = [int(shape.get(str(axis), axis)) for axis in axes or ()]
+        like = torch.empty(sizes, dtype=getattr(torch, dtype), device="meta")
         made[name] = Empty(tuple(like.shape), like.stride(), like.dtype, generator.device)
     return made
 
@@ -640,18 +613,18 @@ def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inpu
     Raises UsageError for a tensor that no parameter takes.
     """
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
+        parameters = signature.parameters.values()
     except (TypeError, ValueError):  # a builtin
         return list(inputs.values()), {}
-    kinds = {parameter.kind for parameter in parameters}
+    kinds = {parameter.kind: parameter.name for parameter in parameters}
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     by_name = {p.name: inputs[p.name] for p in named if p.name in inputs}
     rest = {name: value for name, value in inputs.items() if name not in by_name}
     if not by_name and inspect.Parameter.VAR_POSITIONAL in kinds:
         return list(inputs.values()), {}
-    others = {}
-    if inspect.Parameter.VAR_KEYWORD in kinds:
-        others, rest = rest, {}
+    if others := kinds.get(inspect.Parameter.VAR_KEYWORD):
+        by_name, rest = {**by_name, others: rest}, {}
     for parameter in sorted(named, key=lambda p: p.default is not p.empty):
         if parameter.name in by_name or not rest:
             continue
@@ -661,20 +634,13 @@ def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inpu
             by_name[parameter.name] = rest.pop(name)
     if left := [name for name, value in rest.items() if _is_tensor(value)]:
         raise UsageError(
-            f"{getattr(function, '__name__', function)}{inspect.signature(function)} takes no "
-            f"'{left[0]}'",
+            f"{getattr(function, '__name__', function)}{signature} takes no '{left[0]}'",
             hint="inputs go to the parameters of their names: rename the input or the parameter",
         )
-    positional: list[Any] = []
-    for place, parameter in enumerate(named):
-        by_position = parameter.kind is parameter.POSITIONAL_ONLY or place == len(positional)
-        if parameter.kind is parameter.KEYWORD_ONLY or not by_position:
-            continue
-        if parameter.name in by_name:
-            positional.append(by_name.pop(parameter.name))
-        elif parameter.kind is parameter.POSITIONAL_ONLY and by_name:
-            positional.append(parameter.default)
-    return positional, {**by_name, **others}
+    call = inspect.BoundArguments(signature, by_name)
+    if inspect.Parameter.POSITIONAL_ONLY in kinds:
+        call.apply_defaults()
+    return list(call.args), call.kwargs
 
 
 def _named_by(function: Callable[..., Any], inputs: Inputs) -> Inputs:
@@ -715,34 +681,35 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
     def wide(value: Any) -> Any:
         if isinstance(value, Empty):
             return value.widened()
-        if isinstance(value, torch.Tensor):
-            return value.double() if value.is_floating_point() else value.clone()
-        return value
+        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.double() if floating else _copied(value)
 
-    widened_inputs = {name: wide(value) for name, value in inputs.items()}
-    with torch.no_grad(), Widened():  # type: ignore[no-untyped-call]
-        out = function(widened_inputs)
-    return doubles(
-        _with_changed(widened_inputs, out, changed, {n: wide(inputs[n]) for n in changed})
-    )
+    def widened(inputs: Inputs) -> Any:
+        with Widened():  # type: ignore[no-untyped-call]
+            return function(inputs)
+
+    return _referenced(widened, inputs, changed, wide)
 
 
 def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
     """A reference in the precision of its inputs, which it may change; ``changed`` as above."""
+    return _referenced(function, inputs, changed, _copied)
+
+
+def _referenced(
+    function: Callable[[Inputs], Any],
+    inputs: Inputs,
+    changed: Sequence[str],
+    copied: Callable[[Any], Any],
+) -> Any:
     import torch
 
-    copies = {name: _copied(value) for name, value in inputs.items()}
+    called_with = {name: copied(value) for name, value in inputs.items()}
     with torch.no_grad():
-        out = function(copies)
-    return doubles(_with_changed(copies, out, changed, {n: inputs[n] for n in changed}))
-
-
-def _with_changed(called_with: Inputs, out: Any, changed: Sequence[str], before: Inputs) -> Any:
-    import torch
-
-    if any(torch.equal(called_with[name], before[name]) for name in changed):
-        return out
-    return afterwards(called_with, out, changed)
+        out = function(called_with)
+    if not any(torch.equal(called_with[name], copied(inputs[name])) for name in changed):
+        out = afterwards(called_with, out, changed)
+    return doubles(out)
 
 
 def _copied(value: Any) -> Any:
@@ -754,15 +721,14 @@ def _copied(value: Any) -> Any:
 def doubles(out: Any) -> Any:
     """The same in float64; integers and truth values as they are."""
     import torch
+    from torch.utils._pytree import tree_map
 
-    out = only(out)
-    if isinstance(out, torch.Tensor):
-        return out.detach().double() if out.is_floating_point() else out.detach()
-    if isinstance(out, dict):
-        return {name: doubles(item) for name, item in out.items()}
-    if isinstance(out, tuple | list):
-        return tuple(map(doubles, out))
-    return out
+    def double(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.detach().double() if value.is_floating_point() else value.detach()
+
+    return tree_map(double, only(out))
 
 
 def accepted(check: Callable[[Any, Any], Any], inputs: Inputs, out: Any) -> str:
@@ -779,18 +745,15 @@ def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
     """
     import torch
 
-    present = {n: v for n, v in inputs.items() if not isinstance(v, Empty)}
-    tensors = [value for value in present.values() if isinstance(value, torch.Tensor)]
-    with torch.no_grad():
+    present = list(read(inputs).values())
+    tensors = [value for value in present if isinstance(value, torch.Tensor)]
+    refused = TypeError()
+    for others, keywords in (((), {}), ((), {"dim": -1}), (present[len(tensors) :], {})):
         try:
-            return only(function(*tensors))
-        except TypeError as error:
-            refused = error
-        for others, keywords in (((), {"dim": -1}), (list(present.values())[len(tensors) :], {})):
-            try:
+            with torch.no_grad():
                 return only(function(*tensors, *others, **keywords))
-            except TypeError:
-                continue
+        except TypeError as error:
+            refused = refused if refused.args else error
     raise refused
 
 
@@ -828,37 +791,50 @@ def put(inputs: Inputs, names: Sequence[str], out: Any) -> Any:
 MODEL_SEED = 42  # that of the benchmark, ``eval_kernel_against_ref``
 
 
-class Network:
-    """The ``Model`` of a problem, or the ``ModelNew`` of ``new``: made at the first call.
-
-    ``double`` is another one of the same parameters in float64.
+class Models:
+    """One torch.nn.Module, and another one of the same parameters in float64: made at their first
+    call, on the device of its tensors.
     """
 
-    def __init__(self, file: File, new: File | None = None, *, compiled: bool = False) -> None:
-        self.file, self.new, self.is_compiled = file, new, compiled
+    def __init__(self) -> None:
         self._made: dict[bool, Any] = {}
+
+    def made(self, device: torch.device | str) -> Any:
+        raise NotImplementedError
+
+    def of(self, arguments: Iterable[Any], *, exact: bool) -> Any:
+        import torch
+
+        if exact not in self._made:
+            tensors = [v for v in arguments if isinstance(v, torch.Tensor | Empty)]
+            model = self.made(tensors[0].device if tensors else "cuda")
+            self._made[exact] = model.double() if exact else model
+        return self._made[exact]
+
+
+class Network(Models):
+    """The ``Model`` of a problem, or the ``ModelNew`` of ``new``."""
+
+    def __init__(self, file: File, new: File | None = None, *, compiled: bool = False) -> None:
+        super().__init__()
+        self.file, self.new, self.is_compiled = file, new, compiled
 
     def __call__(self, inputs: Inputs) -> Any:
         import torch
 
         with torch.no_grad():
-            return only(self._of(inputs, exact=False)(*inputs.values()))
+            return only(self.of(inputs.values(), exact=False)(*inputs.values()))
 
     def double(self, inputs: Inputs) -> Any:
-        return self._of(inputs, exact=True)(*inputs.values())
+        return self.of(inputs.values(), exact=True)(*inputs.values())
 
-    def _of(self, inputs: Inputs, *, exact: bool) -> Any:
+    def made(self, device: torch.device | str) -> Any:
         import torch
 
-        if exact not in self._made:
-            tensors = [v for v in inputs.values() if isinstance(v, torch.Tensor | Empty)]
-            device = tensors[0].device if tensors else torch.device("cuda")
-            model = self.model("Model", self.file, device)
-            if self.new is not None:
-                model = _with_parameters(self.model("ModelNew", self.new, device), model)
-            model = model.double() if exact else model
-            self._made[exact] = torch.compile(model) if self.is_compiled else model
-        return self._made[exact]
+        model = self.model("Model", self.file, device)
+        if self.new is not None:
+            model = _with_parameters(self.model("ModelNew", self.new, device), model)
+        return torch.compile(model) if self.is_compiled else model
 
     def model(self, name: str, file: File, device: Any) -> Any:
         import torch
@@ -873,14 +849,12 @@ class Network:
         return made.to(device)
 
 
-class Layer:
-    """A torch.nn.Module of a user's file, made at its first call, always with the same parameters;
-    for inputs in float64 another one of the same.
-    """
+class Layer(Models):
+    """A torch.nn.Module of a user's file; for inputs in float64 the other one."""
 
     def __init__(self, file: File, name: str, settings: Mapping[str, object]) -> None:
+        super().__init__()
         self.file, self.name, self.settings = file, name, dict(settings)
-        self._made: dict[bool, Any] = {}
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -890,14 +864,16 @@ class Layer:
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         import torch
 
-        tensors = [v for v in (*arguments, *keywords.values()) if isinstance(v, torch.Tensor)]
-        exact = any(tensor.dtype == torch.float64 for tensor in tensors)
-        if exact not in self._made:
-            with torch.random.fork_rng(), torch.device(tensors[0].device if tensors else "cuda"):
-                torch.manual_seed(MODEL_SEED)
-                made = getattr(self.file, self.name)(**self.settings)
-            self._made[exact] = made.double() if exact else made
-        return self._made[exact](*arguments, **keywords)
+        every = (*arguments, *keywords.values())
+        exact = any(v.dtype == torch.float64 for v in every if isinstance(v, torch.Tensor))
+        return self.of(every, exact=exact)(*arguments, **keywords)
+
+    def made(self, device: torch.device | str) -> Any:
+        import torch
+
+        with torch.random.fork_rng(), torch.device(device):
+            torch.manual_seed(MODEL_SEED)
+            return getattr(self.file, self.name)(**self.settings)
 
 
 def _with_parameters(model: Any, like: Any) -> Any:
@@ -990,22 +966,24 @@ class Annotated(File):
     @cached_property
     def _parts(self) -> tuple[Callable[..., Inputs], Mapping[str, Callable[..., Any]]]:
         """The statements before the ranges, and each range by its name."""
-        text = self.path.read_text(encoding="utf-8")
-        tree = ast.parse(text, filename=str(self.path))
-        node = next(
-            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == self.function
-        )
+        tree = ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
+        node = functions(tree)[self.function]
         ranges, decorated = ranges_of(tree, node), _decorated(tree)
         setup = list(itertools.takewhile(lambda s: not _ranges_in(s, decorated), node.body))
         names = sorted({*parameters(node), *_bound(setup)})
-        back = ast.parse("locals()", mode="eval").body
-        made = _function("setup", node.args, [*setup, ast.Return(back)])
-        parts = [_function(f"range_{index}", _keywords(names), _returning(body))
-                 for index, body in enumerate(ranges.values())]  # fmt: skip
-        module = ast.fix_missing_locations(ast.Module([made, *parts], []))
+        # All names by keyword, None where nothing gives them; others are taken, too.
+        taken = f"*, {''.join(f'{name}=None, ' for name in names)}**others"
+        numbers = [f"range_{number}" for number in range(len(ranges))]
+        heads = ["def setup(): return locals()", *(f"def {n}({taken}): ..." for n in numbers)]
+        module = ast.parse("\n".join(heads))
+        made = functions(module)
+        made["setup"].args = node.args
+        made["setup"].body = [*setup, *made["setup"].body]
+        for number, body in zip(numbers, ranges.values(), strict=True):
+            made[number].body = _returning(body)
         space = dict(vars(self.module))
-        exec(compile(module, str(self.path), "exec"), space)
-        return space["setup"], {name: space[f"range_{index}"] for index, name in enumerate(ranges)}
+        exec(compile(ast.fix_missing_locations(module), str(self.path), "exec"), space)
+        return space["setup"], {n: space[number] for n, number in zip(ranges, numbers, strict=True)}
 
 
 def _bound(body: list[ast.stmt]) -> list[str]:
@@ -1013,29 +991,13 @@ def _bound(body: list[ast.stmt]) -> list[str]:
     return list(dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store)))
 
 
-def _function(name: str, args: ast.arguments, body: list[ast.stmt]) -> ast.FunctionDef:
-    plain = ast.parse(f"def {name}(): pass").body[0]
-    assert isinstance(plain, ast.FunctionDef)
-    plain.args, plain.body = args, body
-    return plain
-
-
-def _keywords(names: list[str]) -> ast.arguments:
-    """All by name, those that nothing gives are None; others are taken, too."""
-    parsed = ast.parse(f"def f(*, {''.join(f'{n}=None, ' for n in names)}**others): pass").body[0]
-    assert isinstance(parsed, ast.FunctionDef)
-    return parsed.args
-
-
 def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return what it binds as a tuple; a bare call at its end counts as bound."""
     *before, last = body
     if isinstance(last, ast.Expr):
-        bind = ast.Assign([ast.Name(RESULT, ast.Store())], last.value)
-        body = [*before, ast.copy_location(bind, last)]
-    names = _bound(body)
-    back = ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
-    return [*body, back]
+        last = ast.copy_location(ast.Assign([ast.Name(RESULT, ast.Store())], last.value), last)
+    names = _bound(body := [*before, last])
+    return [*body, ast.Return(ast.Tuple([ast.Name(n, ast.Load()) for n in names], ast.Load()))]
 
 
 def _stand_in() -> ModuleType:

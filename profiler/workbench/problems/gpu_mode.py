@@ -93,7 +93,6 @@ def read_gpu_mode(request: Request) -> Problem:
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]
     return Problem(
-        kind=FORMAT.label,
         what=f"{folder.name}/, {FORMAT.label}: {len(shapes) - len(timed)} tests, "
         f"{len(timed)} benchmarks, {submission.name}",
         name=folder.name,

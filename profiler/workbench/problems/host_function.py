@@ -122,13 +122,11 @@ def read_host_function(request: Request) -> Problem:
     if references[0].loads != setup:
         setup = f"{setup}\n{references[0].loads}"
     return Problem(
-        kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: {function}({', '.join(names)})",
         name=path.stem if function == USUAL else function,
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
-        default_shape=DEFAULT_SHAPE,
         loads=setup,
         made=made,
         expression=references[0].expression,

@@ -11,9 +11,7 @@ import ast
 
 from workbench.errors import UsageError
 from workbench.problems.problem import (
-    DEFAULT_SHAPE,
     Format,
-    GivenShape,
     Problem,
     Request,
     calling,
@@ -83,13 +81,10 @@ def read_kernelbench(request: Request) -> Problem:
         f"with the {NEW} of {tried}" if solution else f"without {NEW}: its {MODEL} is tried"
     )
     return Problem(
-        kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}, {tried_with}",
         name=path.stem,
         title=f"{name} of {tried}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape({})},
-        default_shape=DEFAULT_SHAPE,
         loads=model,
         made=f"given.listed(_model.file.{INPUTS}, {literal(_names(tree))}, generator)",
         exact="_model.double(inputs)",

@@ -82,7 +82,6 @@ def read_nsight_python(request: Request) -> Problem:
     expression = references[0].expression if request.versus else range_call
     loads = [load, *([references[0].loads] if request.versus else [])]
     return Problem(
-        kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: {node.name}({', '.join(parameters(node))}), "
         f"{len(shapes)} configurations, ranges {', '.join(ranges)}",
         name=node.name,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.errors import UsageError, nearest
@@ -63,22 +63,24 @@ class Problem:
     lines of ``study.py`` that these need.
 
     ``against`` is what the reference is called. ``itself``: nothing was named to compare with, and
-    the reference is the baseline in float64. ``kind`` is the label of the format. ``compiles``: the
-    baseline has kernels that compile without a GPU. ``ranges``: the references may do other work
-    than the baseline, and those that do are left out.
+    the reference is the baseline in float64. ``kind`` is the label of the format, which need not
+    give it. ``compiles``: the baseline has kernels that compile without a GPU. ``ranges``: the
+    references may do other work than the baseline, and those that do are left out.
     """
 
-    kind: str
     what: str
     name: str
     title: str
     files: Mapping[str, bytes]
-    shapes: Mapping[str, GivenShape]
-    default_shape: str
     loads: str
     made: str
     expression: str
     baseline: Module
+    shapes: Mapping[str, GivenShape] = field(
+        default_factory=lambda: {DEFAULT_SHAPE: GivenShape({})}
+    )
+    default_shape: str = DEFAULT_SHAPE
+    kind: str = ""
     references: tuple[Module, ...] = ()
     exact: str = ""
     accepts: str = ""

@@ -28,6 +28,7 @@ from workbench.problems.user_files import (
     modules,
     parameters,
     parsed,
+    plain_value,
     read_input,
     required_parameters,
 )
@@ -140,13 +141,11 @@ def _read(request: Request) -> Problem:
     drawn = "{}" if not has_inputs else _own_inputs(tree, names)
     shown = f"its function {function}({', '.join(names)})"
     return Problem(
-        kind=FORMAT.label,
         what=f"{path.name}, {FORMAT.label}: {shown}",
         name=function,
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
-        default_shape=DEFAULT_SHAPE,
         loads=f"{load}\n{'' if itself else references[0].loads}",
         made=f"{drawn} | {made_text(taken)}" if taken else drawn,
         expression=call if itself else references[0].expression,
@@ -165,49 +164,24 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
         if not name.startswith("_") and name not in NOT_TRIED and not is_kernel(node)
     ]
     if wanted:
-        if wanted in defined and is_kernel(defined[wanted]):
-            raise UsageError(
-                f"{path.name}:{wanted} is a kernel, which a function of Python launches",
-                hint=f"name that function: {', '.join(candidates)}"
-                if candidates
-                else launched(path, defined[wanted]),
-            )
-        name, _, attribute = wanted.partition(".")
-        if name in classes(tree) and attribute in ("", "apply", "forward"):
-            kinds = " ".join(map(ast.unparse, classes(tree)[name].bases))
-            if "Function" in kinds:
-                return f"{name}.apply"
-            if "Module" in kinds and attribute != "apply":
-                return name
-        if name in classes(tree) or (name in bound(tree) and attribute):
-            raise UsageError(
-                f"{path.name}:{wanted} is no function of the file",
-                hint=wrapped(path, wanted),
-            )
-        if wanted not in bound(tree):
-            raise unknown(f"function of {path.name}", wanted, candidates)
-        return wanted
-    if len(candidates) == 1:
-        return candidates[0]
-    if candidates:
-        tried = [name for name in candidates if not name.startswith(MEASURING)]
-        launching = [name for name in tried if _launches(defined[name])]
-        if len(launching) == 1:
-            return launching[0]
+        return named(path, tree, wanted, candidates)
+    of_torch = [
+        name
+        for name, node in classes(tree).items()
+        if any(k in ast.unparse(b) for b in node.bases for k in ("Module", "autograd.Function"))
+    ]
+    tried = [name for name in candidates if not name.startswith(MEASURING)]
+    launching = [name for name in tried if _launches(defined[name])]
+    for names in (candidates, launching):
+        if len(names) == 1:
+            return names[0]
+    if len(of_torch) == 1 and not candidates:
+        return named(path, tree, of_torch[0], candidates)
+    if several := launching or tried or candidates or of_torch:
+        what = "functions" if candidates else "classes"
         raise UsageError(
-            f"{path.name} has several functions: {', '.join(candidates)}",
-            hint=f"name one: {path.name}:{(launching or tried or candidates)[-1]}",
-        )
-    if of_torch := [
-        n
-        for n, c in classes(tree).items()
-        if any(k in ast.unparse(b) for b in c.bases for k in ("Module", "autograd.Function"))
-    ]:
-        if len(of_torch) == 1:
-            return pick(path, tree, of_torch[0])
-        raise UsageError(
-            f"{path.name} has several classes: {', '.join(of_torch)}",
-            hint=f"name one: {path.name}:{of_torch[-1]}",
+            f"{path.name} has several {what}: {', '.join(candidates or of_torch)}",
+            hint=f"name one: {path.name}:{several[-1]}",
         )
     if kernels := [node for node in defined.values() if is_kernel(node)]:
         raise UsageError(
@@ -228,6 +202,31 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
     )
+
+
+def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) -> str:
+    """Return how the module calls what was ``wanted``. Raises UsageError for what it cannot."""
+    kernel = functions(tree).get(wanted)
+    if kernel is not None and is_kernel(kernel):
+        other = f"name that function: {', '.join(candidates)}" if candidates else ""
+        raise UsageError(
+            f"{path.name}:{wanted} is a kernel, which a function of Python launches",
+            hint=other or launched(path, kernel),
+        )
+    name, _, attribute = wanted.partition(".")
+    if name in classes(tree) and attribute in ("", "apply", "forward"):
+        kinds = " ".join(map(ast.unparse, classes(tree)[name].bases))
+        if "Function" in kinds:
+            return f"{name}.apply"
+        if "Module" in kinds and attribute != "apply":
+            return name
+    if name in classes(tree) or (name in bound(tree) and attribute):
+        raise UsageError(
+            f"{path.name}:{wanted} is no function of the file", hint=wrapped(path, wanted)
+        )
+    if wanted not in bound(tree):
+        raise unknown(f"function of {path.name}", wanted, candidates)
+    return wanted
 
 
 def launched(path: Path, kernel: ast.FunctionDef) -> str:
@@ -340,22 +339,16 @@ def require_parameters(
 def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
     """Read the shape from the defaults of ``inputs(rows=4096)``."""
     names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
+    hint = "such as def inputs(rows=4096): the defaults are the shape that is tried"
     if len(names) != len(defaults):
-        raise UsageError(
-            f"{path}:{node.lineno}: inputs() has a parameter without a default",
-            hint="such as def inputs(rows=4096): the defaults are the shape that is tried",
-        )
+        what = f"{path}:{node.lineno}: inputs() has a parameter without a default"
+        raise UsageError(what, hint=hint)
     values: dict[str, Parameter] = {}
     for name, default in zip(names, defaults, strict=True):
-        try:
-            value = ast.literal_eval(default) if default is not None else None
-        except (ValueError, TypeError):
-            value = None
-        if not isinstance(value, bool | int | float | str):
-            raise UsageError(
-                f"{path}:{node.lineno}: the default of '{name}' in inputs() is no number or text",
-                hint="such as def inputs(rows=4096)",
-            )
+        value = plain_value(default)
+        if value is None:
+            what = f"{path}:{node.lineno}: the default of '{name}' in inputs() is no number or text"
+            raise UsageError(what, hint=hint)
         values[name] = value
     return values
 

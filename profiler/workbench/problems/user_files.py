@@ -106,13 +106,18 @@ def read_input(text: str) -> Made:
     return Made(name, ast.unparse(node).replace("torch.", ""))
 
 
+def plain_value(node: ast.AST | None) -> Parameter | None:
+    """The value of a number, a string or a truth value, None of anything else."""
+    value = ast.literal_eval(node) if isinstance(node, ast.expr) and _plain(node) else None
+    return value if isinstance(value, bool | int | float | str) else None
+
+
 def _value(text: str, node: ast.expr) -> Parameter:
     is_word = isinstance(node, ast.Name) and node.id not in MAKERS
-    value = ast.unparse(node) if is_word else None  # a shell takes the quotes away
-    value = ast.literal_eval(node) if _plain(node) else value
-    if isinstance(value, bool | int | float | str):
-        return value
-    raise UsageError(f"--input '{text}' is neither a tensor nor a number", hint=INPUT_HINT)
+    value = ast.unparse(node) if is_word else plain_value(node)  # a shell takes the quotes away
+    if value is None:
+        raise UsageError(f"--input '{text}' is neither a tensor nor a number", hint=INPUT_HINT)
+    return value
 
 
 def _dtype(option: str, node: ast.Call) -> str:
