@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,11 @@ from workbench.app import program
 from workbench.app.program import call_numbers, free_name
 from workbench.cli.main import main
 from workbench.derive.matching import groups
+from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps
 from workbench.ncu import command, reader
 from workbench.ncu.report_file import Launch
 from workbench.run import machine, under_ncu
-from workbench.study.config import Profiler
+from workbench.study.config import Gates, Profiler
 from workspaces import CAUSAL, recorded_report
 
 # Runs the program, copies a recorded report, and writes the log as ncu does.
@@ -175,3 +178,71 @@ def test_as_few_calls_as_reach_every_kernel_are_profiled() -> None:
     assert list(call_numbers(groups(launches[-1:]), launches)) == [1]
     line = command.profiling("ncu", Profiler(), "r", "l", ["a<b>", "c"], [2, 1, 2])
     assert line[line.index("--kernel-id") + 1] == "::regex:^(a.b.|c)$:^(1|2)$"
+
+
+def keep(*more: str) -> tuple[str, ...]:
+    return ("profile", "--keep", "train", *more, *RUN)
+
+
+def test_builds_of_a_program_are_a_ladder(folder: Path, capsys: Capsys) -> None:
+    assert "touch workbench.toml" in error_of(capsys, *keep("--build", "true"), code=2)
+    Path("workbench.toml").write_text("[timing]\nsessions = 2\n")
+    text, notes = both_of(capsys, *keep("--build", "echo 1 > built", "--check", "test -f built"))
+    assert "| echo 1 > built | 421 |" in text
+    assert "run 3 of 3: profiling" in notes
+    text_of(capsys, *keep("--build", "true"))
+    answer = json.loads(text_of(capsys, "profile", "--json", *keep("--build", "true")[1:]))
+    assert [step["verdict"] for step in answer["study"]] == ["baseline", "no_gain"]
+    step = answer["study"][1]["kept"]
+    assert (step["report"], len(step["sessions"])) == ("true-2.ncu-rep", 2)
+    assert step["figures"]["registers"] > 0
+    Path("built").unlink()
+    for arguments, code, says in (
+        (keep("--build", "true"), 1, "--check ended with exit code 1"),
+        (keep("--build", "echo no; exit 3"), 4, "--build ended with exit code 3: no"),
+        (keep("--build", "true", "--check", "ls"), 2, "the --check of train is `test -f built`"),
+        (("profile", "--keep", "train", "--", "bash", "train.sh"), 2, "the program of train is"),
+        (keep(), 2, "is in no git repository"),
+        (keep("--to", "a.ncu-rep"), 2, "with --keep it stands in the study"),
+        (("profile", "--check", "true", *RUN), 2, "name it with --keep NAME"),
+    ):
+        assert says in error_of(capsys, *arguments, code=code)
+
+
+def test_a_commit_is_a_variant(folder: Path, capsys: Capsys) -> None:
+    Path("workbench.toml").write_text("[timing]\nsessions = 1\n")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    for arguments in (("init", "-q"), ("add", "train.sh"), ("commit", "-qm", "first")):
+        subprocess.run([*git, *arguments], check=True)
+    answer = json.loads(text_of(capsys, "profile", "--brief", *keep()[1:]))
+    sha = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    assert sha.stdout.startswith(answer["study"][0]["variant"])
+    Path("train.sh").write_text("#!/bin/bash\n")
+    assert "commit them, or name what builds" in error_of(capsys, *keep(), code=2)
+
+
+@pytest.mark.parametrize(
+    ("times", "clock", "verdict"),
+    [
+        ((80.0, 80.4, 79.8), 1.0, "kept"),
+        ((80.0, 80.4, 79.8), 0.8, "inconclusive"),  # as many cycles: another clock alone
+        ((120.0, 120.5, 119.9), 1.0, "slower"),
+        ((100.5, 100.2, 99.9), 1.0, "no_gain"),
+        ((60.0, 130.0, 80.0), 1.0, "inconclusive"),
+    ],
+)
+def test_a_variant_is_judged_by_sessions(
+    times: tuple[float, ...], clock: float, verdict: str
+) -> None:
+    def variant(name: str, times: tuple[float, ...], clock: float) -> ProgramVariant:
+        sessions = tuple((time, time / clock) for time in times)
+        return ProgramVariant(
+            variant=name, gpu="H200", report="", sessions=sessions, kernel="k", figures={}
+        )
+
+    pair = (variant("a", (100.0, 100.3, 99.8), 1.0), variant("b", times, clock))
+    study = ProgramStudy(command=("./prog",), check="", variants=pair)
+    assert [step.verdict for step in steps(study, Gates())] == ["baseline", verdict]
+    moved = replace(pair[1], gpu="H100")
+    other = replace(study, variants=(pair[0], moved))
+    assert [step.speedup_over_parent for step in steps(other, Gates())] == [None, None]

@@ -12,6 +12,7 @@ from workbench.derive.matching import LaunchGroup, Matching
 from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import Finding
 from workbench.judge.ladder import Ablation, Row, VariantPair
+from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
@@ -52,6 +53,7 @@ class ReportResult:
 class ProgramResult:
     """A program that ran under ncu: the kernels that it launched, those of ``full`` with all that
     ncu collects. ``missing`` were to be there. ``failure`` is how the program ended, "" where well.
+    ``sessions`` are the launches of each run that timed them, ``steps`` the study that it is of.
     """
 
     command: tuple[str, ...]
@@ -61,6 +63,8 @@ class ProgramResult:
     failure: str
     interrupted: bool
     full: ReportResult
+    sessions: tuple[Sequence[Launch], ...] = ()
+    steps: tuple[ProgramStep, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -52,26 +52,39 @@ def profile_program(
     launch: int | None = None,
     skip: int = 0,
     to: Path | None = None,
+    sessions: int = 0,
 ) -> ProgramResult:
     """Run ``command`` twice under ncu, and keep the second run's report at ``to``, or beside others
-    under the program's name. Raises WorkbenchError for what leaves no report.
+    under the program's name. Before that run ``sessions``, if any, time the chosen kernels, one of
+    them the first. Raises WorkbenchError for what leaves no report.
     """
     require_program(command)
     kept = require_writable(to or free_name(command))
     tool = require_ncu(command)
     with temporary_folder() as folder:
-        tell(f"run 1 of 2: listing the kernels of {shown(command)}")
-        report, log = folder / "listed.ncu-rep", folder / NCU_LOG
-        prefix = ncu.listing(tool, str(report), str(log))
-        end = run_program([*prefix, *command], folder, tell, echo=True)
-        listed = listing(command, report, end)
+        runs, log = max(sessions, 1) + 1, folder / NCU_LOG
+        clocks = settings.clock_control if sessions else ""
+
+        def list_run(number: int) -> tuple[Report, ProgramEnd]:
+            report = folder / f"listed{number}.ncu-rep"
+            log.unlink(missing_ok=True)
+            prefix = ncu.listing(tool, str(report), str(log), clocks)
+            end = run_program([*prefix, *command], folder, tell, echo=number == 1)
+            return listing(command, report, end), end
+
+        tell(f"run 1 of {runs}: listing the kernels of {shown(command)}")
+        listed, end = list_run(1)
         counted = replace(listed, path=subject(command), launches=listed.launches[skip:])
         if not counted.launches:
             count = len(listed.launches)
             raise UsageError(f"--skip {skip} leaves none of {count} launches", hint="skip fewer")
         wanted = chosen(counted, listed, kernel, launch)
         names = ", ".join(dict.fromkeys(group.typical.kernel for group in wanted))
-        tell(f"run 2 of 2: profiling {names}")
+        timed = [listed]
+        for number in range(2, runs):
+            tell(f"run {number} of {runs}: timing the kernels again")
+            timed.append(list_run(number)[0])
+        tell(f"run {runs} of {runs}: profiling {names}")
         report = folder / "profiled.ncu-rep"
         log.unlink(missing_ok=True)
         calls = list(call_numbers(wanted, listed.launches))
@@ -90,6 +103,7 @@ def profile_program(
         failure=failure(end) or failure(second),
         interrupted=second.interrupted,
         full=ReportResult(full, full.launches, groups(full.launches)),
+        sessions=tuple(of_kernel(report, skip, kernel) for report in timed),
     )
 
 
@@ -143,11 +157,15 @@ def subject(command: Sequence[str]) -> Path:
 
 def free_name(command: Sequence[str]) -> Path:
     """``train.ncu-rep`` of ``python train.py``, or ``train-2.ncu-rep`` where that is there."""
-    name = subject(command)
-    kept, number = Path(f"{name.stem}{SUFFIXES[0]}"), 1
+    return free_path(Path(subject(command).stem))
+
+
+def free_path(stem: Path) -> Path:
+    """A report's name that nothing has."""
+    kept, number = stem.with_name(f"{stem.name}{SUFFIXES[0]}"), 1
     while kept.exists():
         number += 1
-        kept = kept.with_name(f"{name.stem}-{number}{SUFFIXES[0]}")
+        kept = stem.with_name(f"{stem.name}-{number}{SUFFIXES[0]}")
     return kept
 
 
@@ -211,6 +229,12 @@ def chosen(
     kernels = groups(counted.launches)
     least = LEAST * sum(group.microseconds or 0.0 for group in kernels)
     return [g for g in kernels if (g.microseconds or 0.0) >= least][:MOST] or kernels[:MOST]
+
+
+def of_kernel(listed: Report, skip: int, kernel: str | None) -> Sequence[Launch]:
+    """The launches of one run that are timed."""
+    counted = replace(listed, launches=listed.launches[skip:])
+    return pick_kernel(counted, kernel) if kernel else counted.launches
 
 
 def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iterator[int]:

@@ -12,6 +12,7 @@ from workbench.derive.figures import known_figures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.load import LadderEvidence, ShapeEvidence, load, load_ladder
+from workbench.study.files import is_plain_name
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.params import Picked, pick_shapes
 from workbench.study.sources import virtual_name
@@ -302,3 +303,16 @@ def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Targe
             else "measure it where there is a GPU and ncu; see `workbench doctor`",
         )
     return Target(executor, workspace, study, name, folder, False)
+
+
+def workspace_to_keep(project: Path | None, name: str) -> Workspace:
+    """The one that ``--keep`` makes a study in. Raises UsageError without one, or a good name."""
+    workspace = find_workspace(project)
+    if workspace.packaged:
+        raise UsageError(
+            f"--keep {name} needs a workspace, and there is no {CONFIG_FILE} here or above",
+            hint=f"an empty {CONFIG_FILE} makes this folder one: touch {CONFIG_FILE}",
+        )
+    if not (is_plain_name(name) and name.isidentifier()):
+        raise UsageError(f"'{name}' is no name of a study", hint="letters, digits and '_'")
+    return workspace

@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.app.executor import Executor
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.outcomes import ErrorBound
-from workbench.app.target import find_target, shown_path
+from workbench.app.target import find_target, shown_path, workspace_to_keep
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError
@@ -29,14 +29,13 @@ from workbench.study.config import Gates
 from workbench.study.files import (
     alone,
     contents,
-    is_plain_name,
     json_data,
     require_inside,
     stands,
     write_bytes,
 )
 from workbench.study.values import Tolerance
-from workbench.study.workspace import CONFIG_FILE, find_workspace
+from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 
 ARCH = "sm_90a"  # compiled for where there is no GPU
@@ -297,14 +296,7 @@ def require_free(name: str, project: Path | None) -> Path:
     """The workspace that a study is kept in. Raises UsageError where there is none, or where it has
     a study of that name.
     """
-    workspace = find_workspace(project)
-    if workspace.packaged:
-        raise UsageError(
-            f"--keep {name} needs a workspace, and there is no {CONFIG_FILE} here or above",
-            hint=f"an empty {CONFIG_FILE} makes this folder one: touch {CONFIG_FILE}",
-        )
-    if not (is_plain_name(name) and name.isidentifier()):
-        raise UsageError(f"'{name}' is no name of a study", hint="letters, digits and '_'")
+    workspace = workspace_to_keep(project, name)
     require_none(workspace.root, name)
     return workspace.root
 

@@ -270,6 +270,7 @@ class ProfileOptions(Briefed, Measured):
     the most time are profiled with all counters. The report is kept as PROGRAM.ncu-rep.
 
     Example: workbench profile -- python train.py --steps 3
+    Example: workbench profile --keep prog --build 'make O=3' --check './test' -- ./prog
     """
 
     variants: list[str] = argument("VARIANT | -- PROGRAM", "Variants, or a program.")
@@ -280,6 +281,9 @@ class ProfileOptions(Briefed, Measured):
     launch: int | None = option("--launch", "Of a program: only this launch, from 0.", "N", min=0)
     skip: int = option("--skip", "Of a program: leave out the first N launches.", "N", default=0)
     to: Path | None = option("--to", "Of a program: write the report here.", "FILE.ncu-rep")
+    keep: str | None = option("--keep", "Time a program too: a variant of this study.", "NAME")
+    build: str | None = option("--build", "With --keep: the variant is this command.", "COMMAND")
+    check: str | None = option("--check", "With --keep: fails for wrong results.", "COMMAND")
 
 
 @dataclass(frozen=True)

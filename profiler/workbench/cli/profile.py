@@ -7,7 +7,7 @@ from pathlib import Path
 
 from workbench.app.judge import profile
 from workbench.app.outcomes import VariantResult
-from workbench.app.target import find_target, require_current, stale_of
+from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import DASHES, executor, note, note_failures
@@ -16,13 +16,14 @@ from workbench.reporters.profile import problem
 from workbench.words import Status
 
 OF_PROGRAMS = ("kernel", "launch", "skip", "to")
+OF_KEPT = ("keep", "build", "check")
 OF_VARIANTS = ("on", "shape", "fresh", "study")
 
 
 def run(options: ProfileOptions) -> int:
     if options.variants[0] == DASHES:
         return run_program(options, options.variants[1:])
-    require(options, OF_PROGRAMS, "programs", "a program stands after --")
+    require(options, (*OF_PROGRAMS, *OF_KEPT), "programs", "a program stands after --")
     first = options.variants[0]
     if DASHES in options.variants or first.startswith("python") or is_file(first):
         from workbench.app.program import require_program
@@ -67,9 +68,18 @@ def run_program(options: ProfileOptions, program: list[str]) -> int:
     from workbench.study.workspace import find_workspace
 
     require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
-    settings = find_workspace(options.project).config.profiler
     asked = {name: getattr(options, name) for name in OF_PROGRAMS}
-    result = profile_program(program, settings, note, **asked)
+    if options.keep:
+        from workbench.app.program_study import keep_program
+
+        require(options, ("launch", "to"), "one report", "with --keep it stands in the study")
+        kept = {name: getattr(options, name) for name in ("build", "check", "kernel", "skip")}
+        workspace = workspace_to_keep(options.project, options.keep)
+        result = keep_program(workspace, options.keep, program, note, **kept)
+    else:
+        require(options, OF_KEPT[1:], "a study", "name it with --keep NAME")
+        settings = find_workspace(options.project).config.profiler
+        result = profile_program(program, settings, note, **asked)
     show(options, result)
     for kernel in result.missing:
         note(f"warning: {kernel} was not launched in the same way again: not profiled")

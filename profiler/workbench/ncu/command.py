@@ -49,12 +49,14 @@ LISTED = 20_000  # launches of a program that are timed, at some milliseconds ea
 _ALL = ["--target-processes", "all", "--force-overwrite"]
 
 
-def listing(ncu: str, report: str, log: str) -> list[str]:
-    """The ncu prefix of a program whose launches are timed and not replayed: nothing is flushed or
-    locked. nsys would cost less, and is not there where ncu is.
+def listing(ncu: str, report: str, log: str, clocks: str = "") -> list[str]:
+    """The ncu prefix of a program whose launches are timed and not replayed: nothing is flushed.
+    ``clocks`` is the clock control of a variant to be compared, whose cycles are counted too; else
+    nothing is locked. nsys would cost less, and is not there where ncu is.
     """
-    quick = ["--section", "LaunchStats", "--metrics", "gpu__time_duration.sum", "--apply-rules"]
-    natural = ["no", "--clock-control", "none", "--cache-control", "none"]
+    metrics = "gpu__time_duration.sum" + ",gpc__cycles_elapsed.avg.per_second" * bool(clocks)
+    quick = ["--section", "LaunchStats", "--metrics", metrics, "--apply-rules"]
+    natural = ["no", "--clock-control", clocks or "none", "--cache-control", "none"]
     limit = ["--launch-count", str(LISTED)]
     return [ncu, *quick, *natural, *limit, *_ALL, "--export", report, "--log-file", log]
 

@@ -19,6 +19,7 @@ from workbench.judge.findings import Finding
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.predictions import Score
+from workbench.judge.program_variants import ProgramStep
 from workbench.judge.times import AcrossShapes, AtShape, InRegime, TimingFacts
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
@@ -260,6 +261,7 @@ class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
     missing: Sequence[str]
     listed: list[ListedKernel]
     profile: ReportAnswer
+    study: Sequence[ProgramStep]
 
 
 class VariantLines(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row, VariantPair
+from workbench.judge.program_variants import ProgramStep
 from workbench.render.answers import place
 from workbench.render.as_json import VERSION, Data, plain_data
 from workbench.render.columns import Where, data
@@ -363,6 +364,15 @@ def listed(group: LaunchGroup) -> Data:
         "kernel": group.typical.kernel,
         "launches": len(group.launches),
         "microseconds": number(group.microseconds),
+    }
+
+
+def program_step(step: ProgramStep) -> Data:
+    return {
+        "variant": step.kept.variant,
+        "microseconds": number(step.microseconds),
+        "speedup_over_parent": ratio(step.speedup_over_parent),
+        "verdict": step.verdict,
     }
 
 

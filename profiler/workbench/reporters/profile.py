@@ -30,6 +30,7 @@ def data(result: VariantResult | ProgramResult) -> object:
             missing=result.missing,
             listed=known,
             profile=show.report(result.full),
+            study=result.steps,
         )
     return answers.ablation(result.ladder, full=[row.variant for row in result.rows])
 
@@ -43,7 +44,8 @@ def brief(result: VariantResult | ProgramResult) -> dict[str, object]:
             kernel["next"] = kernel["next"] and kernel["next"][:DETAILED]
         report = str(result.full.report.path)
         failed = {"problem": result.failure} if result.failure else {}
-        return {"report": report, "listed": few, "kernels": kernels, **failed}
+        kept = {"study": [in_short.program_step(step) for step in result.steps]}
+        return {"report": report, "listed": few, "kernels": kernels, **failed, **kept}
     return in_short.together([in_short.step(result.ladder, row) for row in result.rows])
 
 
@@ -60,6 +62,8 @@ def blocks(result: VariantResult | ProgramResult, options: Any) -> Iterator[Bloc
 
 def _program(result: ProgramResult, options: Any) -> Iterator[Block]:
     """All kernels by time, then those that were profiled as ``show`` prints them."""
+    if result.steps:
+        yield launches.program_ladder(result.steps)
     yield launches.program(shlex.join(result.command), result.listed, is_cut=result.is_cut)
     every = result.listed if options.wide else result.listed[:MOST]
     yield launches.group_table(every, result.listed)

@@ -17,8 +17,9 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence, sentences
 from workbench.judge.ladder import Row, VariantPair
+from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
-from workbench.render.document import advice, hunks, limits, variant
+from workbench.render.document import advice, hunks, limits, phrases, variant
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -144,6 +145,27 @@ def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | No
         numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
     ]
     return table("kernels", fields, groups, key=lambda g: str(g.typical.index))
+
+
+def program_ladder(steps: Sequence[ProgramStep]) -> Table:
+    """One row per variant of a program, with counters of its kernel with the most time."""
+
+    def counter(key: str, label: str) -> Field[ProgramStep]:
+        return numeric(key, label, lambda s: figure_cell(s.kept.figures.get(key)), rank=4)
+
+    fields: list[Field[ProgramStep]] = [
+        field("variant", "variant", lambda s: s.kept.variant),
+        numeric("time", "kernels (µs)", lambda s: figure_cell(s.microseconds), rank=1),
+        field("ratio", "speedup", lambda s: phrases.with_cycles(s.speedup_over_parent), rank=1),
+        field("verdict", "verdict", lambda s: s.verdict.label),
+        field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
+        counter("memory_pct", "memory (%)"),
+        counter("compute_pct", "compute (%)"),
+        counter("achieved_occupancy", "occupancy (%)"),
+        counter("registers", "registers"),
+        field("report", "report", lambda s: s.kept.report, rank=5),
+    ]
+    return table("variants", fields, steps, key=lambda s: s.kept.variant)
 
 
 def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
