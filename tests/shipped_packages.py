@@ -8,7 +8,6 @@ import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,9 +80,8 @@ def handmade(
     (top / "__init__.py").write_text("from . import op\n")
     op = loaded(top, name).op
     if on_gpu:
-        monkeypatch.setattr(op, "_elsewhere", lambda tensors: "")
-        monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-        stream = type("Stream", (), {"cuda_stream": 7})
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+        monkeypatch.setattr(op, "_elsewhere", lambda devices: "")
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+        monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda d: 7, raising=False)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return op

@@ -36,7 +36,7 @@ from workbench.problems.writing import TrialFacts
 from workbench.run.protocol import Packable, ShipJob
 from workbench.run.worker.shipping import packed
 from workbench.study.model import Step
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import find_workspace, load_module
 from workbench.words import Status
 from workspaces import FIXTURE, ROOT, make
 
@@ -97,6 +97,25 @@ def test_without_a_gpu_the_reference_answers(built: Any) -> None:
         warnings.simplefilter("ignore")
         assert torch.equal(built.transpose(x), x.t())
     assert list(built.op.counts) == ["reference: the inputs are on cpu, and not on one GPU"]
+
+
+def test_its_benchmark_calls_the_operator_and_its_reference(
+    built: Any, package: Path, monkeypatch: Patch
+) -> None:
+    of_kernels = SimpleNamespace(Benchmark=type("Benchmark", (), {}))
+    monkeypatch.setitem(sys.modules, "kernels.benchmark", of_kernels)
+    monkeypatch.setattr(built.op, "strict", lambda always: None)
+    study = built.op.study()
+    smallest = min(study.shapes.values(), key=lambda shape: study.work(shape).bytes)
+    monkeypatch.setattr(study, "shapes", dict.fromkeys(study.shapes, smallest))
+    module = load_module(package / "benchmarks" / f"benchmark_{MODULE}.py", "a_benchmark")
+    benchmark = module.TransposeBenchmark()
+    benchmark.kernel, benchmark.device = built, "cpu"
+    shapes = [name for name in dir(benchmark) if name.startswith("benchmark_")]
+    shape = shapes[0].removeprefix("benchmark_")
+    for step in ("setup", "benchmark"):
+        getattr(benchmark, f"{step}_{shape}")()
+    assert torch.equal(benchmark.out, getattr(benchmark, f"verify_{shape}")())
 
 
 def test_every_kernel_is_registered_under_the_key_that_its_python_asks_for(
@@ -210,7 +229,7 @@ def test_triton_alone_is_python_only_and_built(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert torch.equal(module.softmax(x), x.softmax(-1))
-        passed = torch.library.opcheck(module.op.run.default, (x,))
+        passed = torch.library.opcheck(module.op.run, (x,))
     assert set(passed.values()) == {"SUCCESS"}
 
 
