@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from answers import Patch, not_none
-from workbench import children, waits
+from workbench import children
 from workbench.cli.streams import Waiting
 from workbench.cuda import nvcc
 from workspaces import GOOD, make
@@ -30,7 +30,8 @@ MARK = "WORKBENCH_TEST_MARK"
 COMMAND = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from workbench import answered, children, waits
+from workbench import answered, children
+from workbench import children
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup would have ignored
 
@@ -108,7 +109,7 @@ def test_a_worker_takes_those_in_other_sessions_along() -> None:
     )
     assert until(lambda: len(marked(mark)) >= 4)
     children.kill_tree(process.pid)
-    assert waits.exit_code(process) == -signal.SIGKILL
+    assert children.exit_code(process) == -signal.SIGKILL
     assert until(lambda: not marked(mark)), marked(mark)
 
 
@@ -122,14 +123,14 @@ def test_a_lock_that_an_interrupt_left_locked_stops_nobody(monkeypatch: Patch) -
 
     monkeypatch.setattr(subprocess, "Popen", Locked)
     process = subprocess.Popen(["sleep", "600"])
-    assert waits.exit_code(process, 0.0) is None
+    assert children.exit_code(process, 0.0) is None
     os.kill(process.pid, signal.SIGKILL)
-    assert waits.exit_code(process) == -signal.SIGKILL
+    assert children.exit_code(process) == -signal.SIGKILL
     assert process.wait() == -signal.SIGKILL
     assert nvcc.ran(["sh", "-c", "echo a; exit 3"], "/") == (3, "a\n")
     assert nvcc.ran(["sleep", "600"], "/", 0.1) == (None, "sleep timed out after 0.1 seconds")
     with subprocess.Popen(["sh", "-c", "exit 3"]) as other:
-        assert waits.exit_code(other, SECONDS) == 3
+        assert children.exit_code(other, SECONDS) == 3
     waiting = Waiting()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     waiting.start()
@@ -141,10 +142,9 @@ def test_a_lock_that_an_interrupt_left_locked_stops_nobody(monkeypatch: Patch) -
 def test_children_are_waited_for_in_one_place() -> None:
     """But by what runs without a workbench, or forks by itself."""
     itself = re.compile(r"subprocess\.(run|call|check_)|\.communicate\(|process\.wait\(|os\.wait")
-    engine = Path(waits.__file__).parent
+    engine = Path(children.__file__).parent
     found = {path.name for path in engine.rglob("*.py") if itself.search(path.read_text())}
     assert found == {
-        "waits.py",
         "children.py",
         "bootstrap.py",
         "session_forks.py",

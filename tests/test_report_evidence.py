@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 import workbench as wb
 from answers import not_none
 from workbench.judge.ladder import Ablation
-from workbench.render import answers, as_table, brief, html, markdown
+from workbench.render import answers, as_table, brief, markdown, page
 from workbench.render.as_json import plain_data
 from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
@@ -170,10 +170,10 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
         places = [head.index(name) for name in ("variant", "verdict", "time (µs)")]
         assert [[cells[place] for place in places] for cells in lines] == texts
 
-    page = ladder_table(found, Where.PAGE)
-    on_page = {text[0]: text for text in three(page)}
+    whole = ladder_table(found, Where.PAGE)
+    on_page = {text[0]: text for text in three(whole)}
     assert all(on_page[text[0]] == text for text in texts)
-    written = html.Writer({}, {}).blocks([page])
+    written = page.Writer({}, {}).blocks([whole])
     assert all(svg.escape(text[1]) in written for text in texts)
     (section,) = (b for b in report(found, {}).blocks if isinstance(b, Section) and b.key == LADDER)
     (wide,) = (block for block in section.blocks if isinstance(block, Table))

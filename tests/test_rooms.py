@@ -15,7 +15,6 @@ ROOMS = (
     "words",
     "bounds",
     "answered",
-    "waits",
     "children",
     "cuda",
     "study",

@@ -20,7 +20,7 @@ from workbench.errors import EnvironmentLacks
 from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AtShape, ShapeTimes, at_shape, geometric_mean, main_timing
 from workbench.render import markdown
-from workbench.render.chart.time_charts import size_lines
+from workbench.render.chart.charts import size_lines
 from workbench.render.document.blocks import Chart, words
 from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import fine, interval, microseconds

@@ -1,4 +1,6 @@
-"""Processes and folders of a command: they go when it ends, whatever ended it."""
+"""Processes and folders of a command: they go when it ends, whatever ended it. The one place where
+children are waited for; ``remote/bootstrap.py`` also runs without a workbench, and waits by itself.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,14 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from workbench import answered, bounds
 
@@ -182,3 +186,37 @@ def temporary_folder(prefix: str = "workbench-", within: Path | None = None) -> 
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def exit_code(process: subprocess.Popen[bytes], seconds: float | None = None) -> int | None:
+    """Wait for a child, ``seconds`` at most; None if it still runs.
+
+    Every child is waited for here, with any number of interrupts: Popen's own lock stays locked
+    where a signal comes after it was taken, and the next wait takes for ever.
+    """
+    until = None if seconds is None else time.monotonic() + seconds
+    pause = POLL_SECONDS / 32
+    while process.returncode is None:
+        pid, status = process.pid, 0
+        with suppress(ChildProcessError):  # an interrupted call has waited for it
+            pid, status = os.waitpid(process.pid, 0 if until is None else os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+        elif until is not None and time.monotonic() >= until:
+            return None
+        else:
+            time.sleep(pause := min(2 * pause, POLL_SECONDS))
+    return process.returncode
+
+
+def ended(command: Sequence[str], seconds: float, **settings: Any) -> int | None:
+    """Run a command without input, and return its exit code; None where it takes longer, and is
+    killed. ``settings`` are those of Popen. Raises OSError where it does not start.
+    """
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **settings)
+    try:
+        return exit_code(process, seconds)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            exit_code(process)

@@ -28,7 +28,7 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
-from workbench.render import source_lines
+from workbench.render.document import hunks
 from workbench.render.document.blocks import plain
 from workbench.render.document.hunks import (
     absences,
@@ -353,8 +353,7 @@ def test_the_costliest_hunks_come_first() -> None:
 
 def texts(found: SourceDiff, width: int | None) -> list[str]:
     return [
-        "".join(text for text, _ in pieces)
-        for pieces in source_lines.diff(found, ("one", "two"), width)
+        "".join(text for text, _ in pieces) for pieces in hunks.diff(found, ("one", "two"), width)
     ]
 
 

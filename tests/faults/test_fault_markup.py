@@ -23,7 +23,7 @@ from workbench.cli.main import complain
 from workbench.errors import UsageError
 from workbench.judge.ladder import Ablation
 from workbench.render import answers as ladder_json
-from workbench.render import as_json, html, markdown, terminal
+from workbench.render import as_json, markdown, page, terminal
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files, page_charts
 from workbench.render.document.blocks import (
@@ -253,6 +253,6 @@ def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
 @given(texts)
 def test_attributes_and_elements_of_a_page_hold_what_they_are_given(text: str) -> None:
     section = Section("key", words(text or "x"), (), variant=text or "x")
-    parsed = elements(html.Writer({}, {}).blocks([section]))
+    parsed = elements(page.Writer({}, {}).blocks([section]))
     assert parsed.tags == {"article": 1, "h2": 1}
     assert parsed.attributes == {"id", "class", "data-variant", "tabindex", "aria-labelledby"}

@@ -29,9 +29,18 @@ from workbench.judge.times import AcrossShapes, AtShape
 from workbench.ncu.catalog import STALL_REASONS
 from workbench.render import as_json
 from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, chart, chart_files, charts, page_charts
-from workbench.render.chart.stalls import COLOURS, MOST, fills, parts
-from workbench.render.chart.time_charts import size_lines
+from workbench.render.chart.charts import (
+    CHARTS,
+    COLOURS,
+    MOST,
+    chart,
+    chart_files,
+    charts,
+    fills,
+    page_charts,
+    parts,
+    size_lines,
+)
 from workbench.render.document.variant import step_chart
 from workbench.render.numbers import microseconds, percent
 from workbench.reporters import sweep

@@ -44,7 +44,7 @@ from workbench.render.document.blocks import (
     line,
     words,
 )
-from workbench.render.html import Writer, anchor
+from workbench.render.page import Writer, anchor
 from workbench.reporters import schema as schema_of
 from workbench.reporters import try_
 from workspaces import FIXTURE, ROOT, output_of

@@ -21,7 +21,7 @@ from workbench.cli.main import main
 from workbench.cuda import nvcc
 from workbench.cuda.compiler import compiler_version
 from workbench.errors import BadCapture, EnvironmentLacks
-from workbench.ncu.support import known_error, support, unsupported
+from workbench.ncu.command import known_error, support, unsupported
 from workbench.run import gpu, machine, self_test
 from workbench.run.process import worker_environment
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from workbench.cuda.compiler import compiler_version, package_version
 from workbench.cuda.includes import header_folders
-from workbench.ncu.support import known_error, unsupported
+from workbench.ncu.command import known_error, unsupported
 from workbench.run import machine
 from workbench.run.gpu import look, nvidia_smi, why_none
 from workbench.words import INSTALL

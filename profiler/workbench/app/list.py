@@ -1,4 +1,4 @@
-"""The variants of a study, and what is recorded of each."""
+"""The variants of a study, what is recorded of each, and what measuring cost."""
 
 from __future__ import annotations
 

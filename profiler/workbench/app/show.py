@@ -42,9 +42,9 @@ from workbench.ncu.capture import (
 )
 from workbench.ncu.reader import Wanted, actions, without_number
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
+from workbench.render.document.hunks import SourceLine
 from workbench.render.document.launches import SIDES, Details, PairRead
 from workbench.render.launch_page import LaunchProfile
-from workbench.render.source_lines import SourceLine
 from workbench.study.front_ends import front_ends_of, why_no_lines
 from workbench.study.sources import source_files, source_texts
 from workbench.words import Status

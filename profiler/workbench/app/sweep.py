@@ -12,7 +12,7 @@ from workbench.app.target import Target, of_one_gpu, shown_path, target_at
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.sweeps import OverSizes, Space, Sweep, judge_sweep, over_sizes, ranges
 from workbench.load import calibration_of
-from workbench.render.chart.time_charts import size_lines
+from workbench.render.chart.charts import size_lines
 from workbench.render.document import timings as document
 from workbench.render.document.timings import sizes_sections
 from workbench.run.measurement import Plan

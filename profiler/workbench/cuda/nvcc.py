@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from workbench.children import ended
 from workbench.cuda.cubin import sections
-from workbench.waits import ended
 from workbench.words import Parameter
 
 TOOLKIT = Path("/usr/local/cuda/bin/nvcc")

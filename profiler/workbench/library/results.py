@@ -32,7 +32,7 @@ from workbench.judge.sweeps import Sweep
 from workbench.ncu.capture import MetricValue
 from workbench.ncu.catalog import catalog
 from workbench.ncu.report_file import Launch, Report, pick_launch
-from workbench.render import as_json, as_table, html, markdown
+from workbench.render import as_json, as_table, markdown, page
 from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
@@ -96,7 +96,7 @@ class Shown:
         content = self._blocks()
         charts = [block for block in content if isinstance(block, Chart)]
         drawn = {chart.name: self.plot(chart.name)._repr_html_() for chart in charts}
-        inside = html.Writer(drawn, {}).blocks(content, level=4)
+        inside = page.Writer(drawn, {}).blocks(content, level=4)
         return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
 
     def __repr__(self) -> str:

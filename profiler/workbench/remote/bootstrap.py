@@ -97,7 +97,7 @@ def exchange(
 
 
 def has_ended(pid: int) -> bool:
-    """Popen would take a lock, which Ctrl-C may leave locked (see ``waits.exit_code``)."""
+    """Popen would take a lock, which Ctrl-C may leave locked (see ``children.exit_code``)."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

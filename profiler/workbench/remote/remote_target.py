@@ -1,4 +1,6 @@
-"""A remote target: it says what it has, measures there, and records the results here."""
+"""A remote target: it says what it has, measures there, and records the results here. Jobs go over
+the user's own ``ssh``, or a task each to a Dask cluster, which schedules them and tries again.
+"""
 
 from __future__ import annotations
 

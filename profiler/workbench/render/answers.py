@@ -25,9 +25,9 @@ from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE
+from workbench.render.document.hunks import SourceLine
 from workbench.render.document.launches import Details, PairRead
 from workbench.render.document.phrases import figure
-from workbench.render.source_lines import SourceLine
 from workbench.words import VIRTUAL_ROOT, Change, GateState, Regime, Stage
 
 DIGITS = 4

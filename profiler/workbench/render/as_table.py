@@ -32,7 +32,7 @@ from workbench.words import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-    from workbench.render.source_lines import SourceLine
+    from workbench.render.document.hunks import SourceLine
 
 
 OWN = ("value", "ratio")  # of a number with an interval: it stands under the key itself

@@ -11,8 +11,8 @@ from workbench.derive.source_diff import ProfiledSource
 from workbench.judge.findings import Finding
 from workbench.ncu.report_file import Report
 from workbench.render.chart.charts import memory_chart, stall_pair
+from workbench.render.chart.charts import pair as stalls_of
 from workbench.render.chart.roofline import NO_ARITHMETIC, Mark, draw, mark, roofs
-from workbench.render.chart.stalls import pair as stalls_of
 from workbench.render.chart.svg import KEPT, Canvas, Drawing
 from workbench.render.document import launches
 from workbench.render.document.blocks import (

@@ -9,10 +9,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
 
 from markupsafe import Markup
 
@@ -31,18 +32,25 @@ from workbench.derive.source_diff import (
     why_no_costs,
 )
 from workbench.judge.ladder import Ablation
-from workbench.render import html
 from workbench.render.chart import svg
-from workbench.render.chart.charts import page_charts
-from workbench.render.chart.stalls import COLOURS, OTHER_FILL
+from workbench.render.chart.charts import COLOURS, OTHER_FILL, page_charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import (
+    Align,
+    Block,
     Cell,
+    Chart,
     Document,
     Field,
+    Fold,
     Marking,
     Section,
+    SourceChange,
+    Span,
+    TableColumn,
+    TableRow,
     field,
+    filled,
     numeric,
     plain,
     table,
@@ -52,12 +60,13 @@ from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import brief_shape, kind, table_size
 from workbench.render.document.variant import figure_value, marked
 from workbench.render.numbers import harmless, percent, with_unit
-from workbench.render.templates import rendered
+from workbench.render.templates import packaged_environment, rendered
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
 
 if TYPE_CHECKING:
     import jinja2
+
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 GENERATOR = '<meta name="generator" content="workbench">'
@@ -146,11 +155,11 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
     sections += figure_section(content.figures)
-    listed = [html.steps_of(section)[0] for section in sections]
+    listed = [steps_of(section)[0] for section in sections]
     after = 1 + next((n for n, steps in enumerate(listed) if steps), -1)
     keys = {step.variant: step.key for steps in listed for step in steps}
     charts = {chart.name: chart.inline() for chart in content.charts}
-    writer = html.Writer(charts, keys, environment)
+    writer = Writer(charts, keys, environment)
     text = rendered(
         environment,
         TEMPLATE,
@@ -166,7 +175,7 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
         variants=[
             {
                 "name": name,
-                "anchor": html.anchor(f"code-{name}"),
+                "anchor": anchor(f"code-{name}"),
                 "files": [key for _, key in files.of(name)],
                 "note": beside(side, files.of(name)),
             }
@@ -186,7 +195,7 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
 
 def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
     """Keys and titles of all parts of the page; that of the sources is the template's own."""
-    entries = [(html.anchor(section.key), plain(section.title)) for section in sections]
+    entries = [(anchor(section.key), plain(section.title)) for section in sections]
     return [*entries[:after], ("code", CODE), *entries[after:]]
 
 
@@ -391,3 +400,86 @@ def beside(side: ProfiledSource, files: list[tuple[str, str]]) -> str:
         if file not in names and (cost.share or 0.0) >= WORTH_SAYING
     ]
     return f"Of all samples, {' and '.join(parts)}, not shown here." if parts else ""
+
+
+BLOCKS_TEMPLATE = "blocks.html.j2"
+# Words that are marked wherever they fill a cell, so that a colour never stands for itself
+OUTCOMES = {
+    **dict.fromkeys(("passed", "confirmed", "kept"), "good"),
+    **dict.fromkeys(("failed", "refuted", "rejected"), "bad"),
+    **dict.fromkeys(("open", "not measurable", "inconclusive"), "unsure"),
+}
+
+
+def anchor(key: str) -> str:
+    """An id from any text; the same behind ``#`` leads to it."""
+    return quote(harmless(key), safe="")
+
+
+def steps_of(section: Section) -> tuple[list[Section], list[Block]]:
+    """The steps of a section, which stand beside a list of them, and its other blocks."""
+    steps = [b for b in section.blocks if isinstance(b, Section) and b.variant]
+    return steps, [b for b in section.blocks if b not in steps]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """``charts`` has each chart as HTML by its name, ``steps`` the key of each step's section by
+    its variant: what names it leads there. Its methods are what the template asks for.
+    """
+
+    charts: Mapping[str, str]
+    steps: Mapping[str, str]
+    environment: jinja2.Environment | None = None
+
+    anchor = staticmethod(anchor)
+    filled = staticmethod(filled)
+    steps_of = staticmethod(steps_of)
+
+    def blocks(self, content: Iterable[Block], level: int = 2) -> str:
+        """``level`` is that of the next headings."""
+        macros: Any = (
+            (self.environment or packaged_environment()).get_template(BLOCKS_TEMPLATE).module
+        )
+        return str(macros.blocks(list(content), self, level, ""))
+
+    @cached_property
+    def without_steps(self) -> Writer:
+        return Writer({}, {})
+
+    def href(self, span: Span) -> str:
+        """Only to places on the page and to the web: a file beside the report may not be there."""
+        is_step = span.code and span.text in self.steps
+        href = span.href or (f"#{self.steps[span.text]}" if is_step else "")
+        if href.startswith("#"):
+            return f"#{anchor(href[1:])}"
+        return href if href.startswith(("https://", "http://")) else ""
+
+    def chart(self, block: Chart) -> Markup:
+        return Markup(self.charts.get(block.name, ""))
+
+    def is_diff(self, block: Fold) -> bool:
+        """A fold that is there for a diff alone is open: where there is room, it is read."""
+        return all(isinstance(each, SourceChange) for each in block.blocks)
+
+    def cell(self, row: TableRow, column: TableColumn) -> Cell:
+        return row.cells.get(column.key, Cell(()))
+
+    def step(self, row: TableRow, head: Cell) -> str:
+        """Return where the head of a row leads."""
+        has_link = row.key not in self.steps or any(span.href for span in head.text)
+        return "" if has_link else f"#{anchor(self.steps[row.key])}"
+
+    def marked(self, cell: Cell, row: TableRow, column: TableColumn) -> tuple[str, str]:
+        """A verdict takes the sign of its row, an outcome that of its word."""
+        word = plain(cell.text)
+        if column.key == "verdict" and row.kind is not Marking.PLAIN:
+            return word, row.kind
+        return word, OUTCOMES.get(word, "")
+
+    def classes(self, column: TableColumn, ladder: bool) -> Markup:
+        names = ["n"] * (column.align is Align.RIGHT) + [f"c-{column.key}"] * ladder
+        return Markup(' class="{}"').format(" ".join(names)) if names else Markup()
+
+    def label(self, column: TableColumn) -> str:
+        return with_unit(column.label, column.unit)

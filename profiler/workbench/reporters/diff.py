@@ -1,29 +1,54 @@
-"""``diff``: two variants, or two reports, side by side."""
+"""``diff``: two variants, two reports, or with ``--sass`` their machine code, side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from workbench.app.kernel_code import MachineCodeResult
+from workbench.app.kernel_code import KernelCode, MachineCodeResult
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import profiled, read_pair
+from workbench.derive.code_diff import (
+    MEANINGS,
+    CodeChange,
+    CodeDiff,
+    CodeHunk,
+    CodeRow,
+    KindCount,
+    summary,
+)
 from workbench.derive.matching import PairGroup
-from workbench.derive.source_diff import SourceDiff
+from workbench.derive.source_diff import InstructionCost, SourceDiff, base
 from workbench.judge.findings import sentences
-from workbench.render import answers, source_lines
+from workbench.ncu.disassembly import kind_of
+from workbench.render import answers
 from workbench.render import brief as in_short
 from workbench.render.document import hunks, launches, variant
-from workbench.render.document.blocks import Block, LinesBlock, paragraph
+from workbench.render.document.blocks import (
+    Block,
+    Field,
+    LinesBlock,
+    Section,
+    code,
+    field,
+    numeric,
+    paragraph,
+    strong,
+    table,
+)
+from workbench.render.document.hunks import LEAST, STYLES, Pieces
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
 from workbench.render.launch_page import MOST, diff_page
+from workbench.render.numbers import clip, count, number, printable
 from workbench.render.page import PageContent
-from workbench.reporters import sass
+from workbench.words import NONE
 
 
 def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
     if isinstance(result, MachineCodeResult):
-        return sass.data(result)
+        return code_data(result)
     if isinstance(result, PairResult):
         return answers.variant_pair(result.ladder, result.pair, result.changes)
     return answers.ReportPair(
@@ -40,7 +65,7 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
 
 def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str, object]:
     if isinstance(result, MachineCodeResult):
-        return sass.brief(result)
+        return code_brief(result)
     if isinstance(result, PairResult):
         return in_short.pair(result.ladder, result.pair)
     both = [_read(result, group) for group in result.matching.groups[:DETAILED]]
@@ -57,7 +82,7 @@ def blocks(
     result: PairResult | ReportPairResult | MachineCodeResult, options: Any
 ) -> Iterator[Block]:
     if isinstance(result, MachineCodeResult):
-        yield from sass.blocks(result, options)
+        yield from code_blocks(result, options)
         return
     if isinstance(result, ReportPairResult):
         yield from _reports(result, options)
@@ -110,4 +135,197 @@ def _source(
     """Every hunk with its costs, or why there are none."""
     if absent := hunks.absences(changes, names):
         yield paragraph(absent)
-    yield LinesBlock(lambda width: source_lines.diff(changes, names, width, paths))
+    yield LinesBlock(lambda width: hunks.diff(changes, names, width, paths))
+
+
+KINDS, HUNKS = 12, 8  # shown where not all are asked for
+# In a hunk of so many rows, more than four that cost less than the share are one line.
+LONG, FOLDED, SHOWN_SHARE = 24, 4, 0.005
+
+
+def shown(value: float | None, as_text: Any = count) -> str:
+    return NONE if value is None else as_text(value)
+
+
+STATIC: list[Field[KindCount]] = [
+    field("kind", "instruction", lambda k: code(k.kind)),
+    field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
+    numeric("before", "before", lambda k: f"{k.before:,}"),
+    numeric("after", "after", lambda k: f"{k.after:,}"),
+]
+COUNTED: list[Field[KindCount]] = [
+    numeric("executed_before", "warps ran before", lambda k: shown(k.executed_before), rank=1),
+    numeric("executed_after", "warps ran after", lambda k: shown(k.executed_after), rank=1),
+    numeric("us_before", "stall µs before", lambda k: shown(k.microseconds_before, number), rank=1),
+    numeric("us_after", "stall µs after", lambda k: shown(k.microseconds_after, number), rank=1),
+]
+
+
+def code_blocks(result: MachineCodeResult, options: Any) -> Iterator[Block]:
+    title = strong(f"machine code of {result.before} → {result.after}")
+    yield paragraph(title, f" ({result.origin})")
+    if len(result.kernels) == 1:
+        yield from _kernel(result.kernels[0], options.wide)
+        return
+    for kernel in result.kernels:
+        yield Section("kernel", code(kernel.kernel), tuple(_kernel(kernel, options.wide)))
+    for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
+        if kernels:
+            yield paragraph(f"only in {name}: {', '.join(kernels)}")
+
+
+def _kernel(kernel: KernelCode, wide: bool) -> Iterator[Block]:
+    diff = kernel.diff
+    yield paragraph(strong(diff.sentence()))
+    if diff.is_same:
+        return
+    yield paragraph(diff.in_words())
+    kinds = [k for k in diff.kinds if k.difference or (wide and k.before)]
+    if kinds:
+        has_costs = any(kind.executed_before is not None for kind in diff.kinds)
+        fields = [*STATIC, *(COUNTED if has_costs else ())]
+        yield table("kinds", fields, kinds if wide else kinds[:KINDS], key=lambda k: k.kind)
+    if diff.hunks:
+        yield LinesBlock(lambda width: _hunks(diff, None if wide else HUNKS, width))
+
+
+def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Pieces]:
+    """The costliest first; without costs, in the order of the code."""
+    hunks = sorted(diff.hunks, key=lambda hunk: -_cost(hunk))
+    for hunk in hunks[:most]:
+        yield [("", "")]
+        sides = (f"{shown(hunk.microseconds(side), number)}" for side in ("before", "after"))
+        yield [(clip(f"{_place(hunk)}: stall time {' → '.join(sides)} µs", width), "bold")]
+        for rows in _parts(hunk, whole=most is None):
+            if len(rows) > 1:
+                yield [(clip(f"{'':19}{_folded(rows)}", width), "dim")]
+            else:
+                yield from (pieces for row in rows for pieces in _lines(row, width))
+    if most is not None and len(hunks) > most:
+        yield [(f"{len(hunks) - most} more places changed: --wide shows all", "dim")]
+
+
+def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[CodeRow]]:
+    """Single rows, and of a long hunk what costs little as one part."""
+
+    def costs(row: CodeRow) -> bool:
+        return max(cost.share or 0.0 for cost in row[:2] if cost is not None) >= SHOWN_SHARE
+
+    is_long = len(hunk.rows) > LONG and not whole
+    for is_shown, rows in groupby(hunk.rows, lambda row: not is_long or costs(row)):
+        same = list(rows)
+        yield from ([row] for row in same) if is_shown or len(same) <= FOLDED else [same]
+
+
+def _folded(rows: Sequence[CodeRow]) -> str:
+    """``- 34 instructions (9 LOP3, 7 SHF, ...), + 12 (4 UMOV, ...), 20 kept``."""
+    parts = []
+    removed = [row.before for row in rows if row.before and not row.after]
+    added = [row.after for row in rows if row.after and not row.before]
+    for sign, costs in (("-", removed), ("+", added)):
+        kinds = Counter(kind_of(cost.sass) for cost in costs)
+        if total := sum(kinds.values()):
+            named = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(4))
+            parts.append(f"{sign} {total} ({named}{', ...' if len(kinds) > 4 else ''})")
+    kept = sum(bool(row.before and row.after) for row in rows)
+    return ", ".join([*parts, *([f"{kept} kept"] if kept else [])])
+
+
+def _cost(hunk: CodeHunk) -> float:
+    return max(hunk.microseconds("before") or 0.0, hunk.microseconds("after") or 0.0)
+
+
+def _place(hunk: CodeHunk) -> str:
+    """Both addresses, and the source line that most of its changed instructions belong to."""
+    sides = [
+        [cost for cost in side if cost is not None]
+        for side in zip(*((row.before, row.after) for row in hunk.rows), strict=True)
+    ]
+    addresses = " → ".join(f"{side[0].address:#06x}" if side else NONE for side in sides)
+    places = [c.place for row in hunk.rows if row.change != CodeChange.SAME for c in row[:2] if c]
+    file, number_ = max(set(places), key=places.count, default=("", 0))
+    return f"{addresses}, {base(file)}:{number_}" if file else addresses
+
+
+def _lines(row: CodeRow, width: int | None) -> Iterator[Pieces]:
+    """An unchanged instruction is a line; another is one of each side, with what changed."""
+    if row.change in (CodeChange.SAME, CodeChange.REGISTER):
+        yield _line(" ", row.after, row, width)
+        return
+    for sign, cost in (("-", row.before), ("+", row.after)):
+        if cost is not None:
+            yield _line(sign, cost, row, width)
+
+
+def _line(sign: str, cost: InstructionCost | None, row: CodeRow, width: int | None) -> Pieces:
+    assert cost is not None
+    share = cost.share or 0.0
+    gutter = f"{100 * share:5.1f} %" if share >= LEAST else " " * 7
+    word = (
+        row.change
+        if row.change in (CodeChange.CONSTANT, CodeChange.TARGET, CodeChange.MOVED)
+        else ""
+    )
+    head = f"{gutter}  {cost.address:#06x} {word:<9}"
+    text = f"{sign} {printable(cost.sass)}"
+    return [(head, "dim"), (clip(text, None if width is None else width - len(head)), STYLES[sign])]
+
+
+def code_data(result: MachineCodeResult) -> dict[str, object]:
+    return {
+        "before": result.before,
+        "after": result.after,
+        "origin": result.origin,
+        "kernels": [
+            {
+                **_short(kernel),
+                "kinds": kernel.diff.kinds,
+                "changed": [
+                    {"change": row.change, "before": _side(row.before), "after": _side(row.after)}
+                    for row in kernel.diff.rows
+                    if row.change != CodeChange.SAME
+                ],
+            }
+            for kernel in result.kernels
+        ],
+        "only_before": result.only_before,
+        "only_after": result.only_after,
+    }
+
+
+def _side(cost: InstructionCost | None) -> dict[str, object] | None:
+    if cost is None:
+        return None
+    file, number_ = cost.place
+    return {
+        "address": cost.address,
+        "sass": cost.sass,
+        "file": file,
+        "line": number_,
+        "executed": cost.executed,
+        "samples": cost.samples,
+        "microseconds": cost.microseconds,
+    }
+
+
+def _short(kernel: KernelCode) -> dict[str, object]:
+    before, after = kernel.diff.numbers
+    return {
+        "kernel": kernel.kernel,
+        "same": kernel.diff.is_same,
+        "instructions_before": sum(before.values()),
+        "instructions_after": sum(after.values()),
+        "summary": summary(before, after),
+        "counts": {change: n for change, n in kernel.diff.counts.items() if n},
+    }
+
+
+def code_brief(result: MachineCodeResult) -> dict[str, object]:
+    return {
+        "before": result.before,
+        "after": result.after,
+        "origin": result.origin,
+        "kernels": [_short(kernel) for kernel in result.kernels],
+        "stop": True,
+        "why_stop": "machine code has no times: diff without --sass compares them",
+    }

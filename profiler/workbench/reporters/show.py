@@ -13,15 +13,15 @@ from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
 from workbench.app.show import Metric, profiled, read
 from workbench.derive.matching import LaunchGroup
 from workbench.judge.findings import sentences
-from workbench.render import answers, source_lines
+from workbench.render import answers
 from workbench.render import brief as in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
-from workbench.render.document import launches, variant
+from workbench.render.document import hunks, launches, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph, warned
+from workbench.render.document.hunks import hottest_first
 from workbench.render.document.launches import DETAILED, Details, left_out
 from workbench.render.launch_page import MOST, show_page
 from workbench.render.page import PageContent
-from workbench.render.source_lines import hottest_first
 
 HOTTEST = 10  # lines before the sources
 Shown = VariantResult | ReportResult | LinesResult | Metric
@@ -119,6 +119,6 @@ def _lines(result: LinesResult, options: Any) -> Iterator[Block]:
     if result.report is not None:
         yield launches.about(result.report)
     of_lines = by_line if options.top else {}
-    yield LinesBlock(partial(source_lines.hottest, files, options.top or HOTTEST, of_lines))
+    yield LinesBlock(partial(hunks.hottest, files, options.top or HOTTEST, of_lines))
     if options.top is None:
-        yield LinesBlock(partial(source_lines.sources, files, listing.notes, by_line))
+        yield LinesBlock(partial(hunks.sources, files, listing.notes, by_line))

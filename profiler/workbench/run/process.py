@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from workbench import bounds
-from workbench.children import WHERE, kill_tree, memory_of
+from workbench.children import WHERE, exit_code, kill_tree, memory_of
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.ncu.command import quoted
 from workbench.run import machine
@@ -45,7 +45,6 @@ from workbench.run.protocol import (
     write_turn,
 )
 from workbench.run.toolchains import WORKERS_OF
-from workbench.waits import exit_code
 
 BUILDS = "builds"  # in the folder of a measurement: compiled kernels
 # Variables that name a folder, and the folder below the measurement's own. Its workers share what

@@ -21,13 +21,13 @@ from shutil import disk_usage
 from tempfile import TemporaryFile
 
 from workbench import bounds
+from workbench.children import ended
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
 from workbench.study.files import Rank, locked, readable_text
 from workbench.study.model import Study, base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
-from workbench.waits import ended
 from workbench.words import shown
 
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit

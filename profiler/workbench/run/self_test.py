@@ -15,9 +15,8 @@ from workbench.children import temporary_folder
 from workbench.cuda import nvcc
 from workbench.cuda.compiler import arch_of
 from workbench.errors import BadCapture
-from workbench.ncu.command import QUOTED, quoted
+from workbench.ncu.command import QUOTED, known_error, quoted
 from workbench.ncu.reader import actions, without_number
-from workbench.ncu.support import known_error
 from workbench.run.process import worker_environment
 from workbench.words import INSTALL
 

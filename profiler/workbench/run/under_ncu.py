@@ -12,9 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from workbench.children import kill_tree
+from workbench.children import exit_code, kill_tree
 from workbench.run.process import POLL_SECONDS, Tail
-from workbench.waits import exit_code
 
 NCU_LOG, OUTPUT = "ncu.log", "output"  # in the folder of a run
 KEPT = 1 << 16  # characters of the program's output, the last ones

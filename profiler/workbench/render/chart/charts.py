@@ -1,36 +1,40 @@
-"""All charts of a report by name."""
+"""All charts of a report by name: times, sizes, stall times and memory; see ``roofline`` too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import fsum
+from typing import NamedTuple, TypeAlias
 
-from workbench.derive.figures import Figure, added
-from workbench.judge.ladder import Ablation
+from workbench.derive.figures import ISSUING, Figure, added
+from workbench.derive.speedup import Time
+from workbench.judge.comparison import Comparison
+from workbench.judge.ladder import Ablation, Row
+from workbench.judge.sweeps import OverSizes, size_words
+from workbench.judge.times import AcrossShapes
 from workbench.render.chart import svg
 from workbench.render.chart.roofline import roofline
-from workbench.render.chart.stalls import Pair, draw, pair, stall_time
 from workbench.render.chart.svg import Drawing
-from workbench.render.chart.time_charts import over_sizes, step_times
-from workbench.render.document.phrases import SIZES, caption_of, compared, table_size
+from workbench.render.document.limits import stall_words
+from workbench.render.document.phrases import (
+    SIZES,
+    caption_of,
+    compared,
+    shape_name,
+    shape_words,
+    short_change,
+    table_size,
+    verdict,
+)
 from workbench.render.document.variant import figure_text, memory_of, step_chart
-from workbench.render.numbers import speed
+from workbench.render.numbers import factor, microseconds, number, speed
+from workbench.words import Verdict
 
 MEMORY = (
     "Bytes between the levels, and over the duration under ncu; an arrow is as wide as its rate."
 )
-# What draws each and returns where it ends, its title, and what it is about.
-CHARTS: Mapping[str, tuple[Callable[..., float], str, str]] = {
-    SIZES: (over_sizes, "Time over size", "times at each size, relative to the best variant's"),
-    "times": (step_times, "Time by variant", "µs per call, logarithmic"),
-    "roofline": (roofline, "Roofline", "required work over the time under ncu"),
-    "stall-time": (
-        stall_time,
-        "Stall time by variant",
-        "µs under ncu, each variant beside its parent and on its scale",
-    ),
-}
 
 
 def chart(name: str, ablation: Ablation) -> Drawing:
@@ -150,3 +154,263 @@ def _flow(figures: Figures, keys: tuple[str, ...], other: str) -> tuple[str, flo
     text = figure_text(replace(moved_figures[0], value=moved))
     noise = not moved or text.startswith("<") or not (time and time.value)
     return text, None if noise or time is None else moved / time.value
+
+
+PATH, REFERENCE = svg.Stroke("step", 1.5), svg.Stroke("reference", 1.2, "5 3")
+GAP, ROW, LINE = 8.0, 24.0, 15.0  # beside a column, a step, and the name of a reference
+NAMES_MOST, CHANGES, TICKS = 300.0, 290.0, 6  # the most of each
+LOOK_COLOURS = ("vermilion", "green", "pink", "orange", "violet", "umber", "grey")
+LOOKS = [svg.Sign("diamond", colour, size=11) for colour in LOOK_COLOURS]
+
+
+def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
+    """Draw names, key changes and times of the steps from the top down; over them the references,
+    the fastest highest, so that no line crosses a name.
+    """
+    steps = _timed(ablation.path or ablation.rows)
+    references = sorted(_timed(ablation.references), key=lambda timed: timed[1].value)
+    missing = [row for row in ablation.path or ablation.rows if not _timed([row])]
+    if not steps:
+        return canvas.missing(missing, canvas.instead("timing not collected"))
+    lows, highs = zip(*(_ends(time) for _, time in (*steps, *references)), strict=True)
+    top = LINE * len(references) + 6
+    changes = ["" if canvas.narrow else short_change(row) for row, _ in steps]
+    names, shown = [row.variant for row, _ in steps], [microseconds(t.value) for _, t in steps]
+    heights = [top + ROW * (n + 0.5) for n in range(len(steps))]
+    bottom = top + ROW * len(steps)
+    left = _columns(canvas, names, changes, shown, heights)
+    scale = svg.Log(min(lows) / 1.2, max(highs) * 1.15, left, canvas.right)
+    ticks = scale.ticks(3 if canvas.narrow else TICKS)
+    canvas.ticks(scale, [(tick, f"{tick:,g} µs") for tick in ticks], top, bottom)
+    for place, (row, time) in enumerate(references):
+        name, x, y = f"{row.variant} {microseconds(time.value)}", scale.at(time.value), LINE * place
+        fits = x + 5 + svg.text_width(name, svg.SMALL) <= canvas.width
+        canvas.line(((x, y + 2), (x, bottom)), REFERENCE)
+        at = (x + 5 if fits else x - 5, y + svg.SMALL)
+        canvas.text(at, name, svg.SMALL, "reference", "start" if fits else "end", halo=True)
+    canvas.line([(scale.at(t.value), y) for (_, t), y in zip(steps, heights, strict=True)], PATH)
+    for (row, time), words, y in zip(steps, shown, heights, strict=True):
+        low, high = map(scale.at, _ends(time))
+        if high - low > 10:
+            canvas.line(((low, y), (high, y)), svg.Stroke(svg.sign_of(row).colour, 1.4))
+        judged = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
+        sign = svg.sign_of(row)
+        canvas.sign((scale.at(time.value), y), sign, f"{row.variant}: {words}{judged}", 10)
+    return canvas.missing(missing, bottom + 24)
+
+
+def _columns(
+    canvas: svg.Canvas,
+    names: Sequence[str],
+    notes: Sequence[str],
+    values: Sequence[str],
+    heights: Sequence[float],
+) -> float:
+    """Write a name, a note and a time in bold a row; return where the axis may begin."""
+    second = svg.names_end(names, canvas.most(NAMES_MOST))
+    wide = [svg.text_width(value, svg.TEXT, bold=True) for value in values]
+    end = min(CHANGES, 1 + max(svg.text_width(note, svg.SMALL) for note in notes))
+    end += second + GAP + max(wide)
+    for name, note, value, width, y in zip(names, notes, values, wide, heights, strict=True):
+        base, room = y + 0.35 * svg.TEXT, end - width - GAP - second
+        canvas.name((svg.EDGE, base), name, second - GAP - svg.EDGE)
+        canvas.text((second, base), svg.fitted(note, room, svg.SMALL), svg.SMALL, "muted")
+        canvas.text((end, base), value, svg.TEXT, "ink", "end", bold=True)
+    return end + GAP
+
+
+def _timed(rows: Sequence[Row]) -> list[tuple[Row, Time]]:
+    return [(row, row.time) for row in rows if row.time and row.time.value > 0]
+
+
+def _ends(time: Time) -> tuple[float, float]:
+    return time.low or time.value, time.high or time.value
+
+
+def over_sizes(canvas: svg.Canvas, ablation: Ablation) -> float:
+    """Draw the best variant and all references at every size, the smallest time first."""
+    across = ablation.across or AcrossShapes("", ())
+    rows = {
+        shape_name(each.shape, ablation): {
+            across.variant: each.microseconds.value,
+            **{name: time.value for name, time in each.references.items()},
+        }
+        for each in sorted(across.shapes, key=lambda each: each.microseconds.value)
+    }
+    return _sizes(canvas, rows, across.variant)
+
+
+def size_lines(over: OverSizes, name: str = SIZES) -> svg.Drawing:
+    """Return the chart of one range: the newest version of those timed at most sizes, and beside
+    it the references and the versions before it.
+    """
+    shared = shape_words(over.others)
+    subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
+    base = max(reversed(over.versions), key=lambda each: len(each.shapes), default=None)
+    rows = {
+        f"{over.parameter}={size_words(size)}": {
+            line.variant: point.microseconds.value
+            for line in reversed(over.variants)
+            if (point := line.result_at(shape))
+        }
+        for shape, size in over.sizes.items()
+    }
+    fill = partial(_sizes, rows=rows, base=base.variant if base else "")
+    return svg.Drawing(name, f"Time over {over.parameter}", subtitle, fill, *caption_of(SIZES))
+
+
+def _sizes(canvas: svg.Canvas, rows: Mapping[str, Mapping[str, float]], base: str) -> float:
+    """Draw a row a size: the times there as multiples of that of ``base``, on one axis."""
+    rows = {name: times for name, times in rows.items() if base in times}
+    if not rows:
+        return canvas.instead("no version was timed at these sizes")
+    names = dict.fromkeys(name for times in rows.values() for name in times if name != base)
+    looks = {base: svg.KEPT, **dict(zip(names, LOOKS, strict=False))}
+    above = LINE if canvas.narrow else 0.0  # on a phone a size stands over its marks
+    top = canvas.legend([*looks.items()], 0) + 12
+    heights = [top + (ROW + above) * n + above + ROW / 2 for n in range(len(rows))]
+    bottom = heights[-1] + ROW / 2
+    blank = [""] * len(rows)
+    values = [microseconds(times[base]) for times in rows.values()]
+    left = _columns(canvas, blank if above else [*rows], blank, values, heights)
+    drawn = [{name: t[name] / t[base] for name in looks if name in t} for t in rows.values()]
+    every = [ratio for ratios in drawn for ratio in ratios.values()]
+    scale = svg.Log(min(every) / 1.1, max(every) * 1.1, left, canvas.right)
+    ticks = [(tick, f"{tick:g}x") for tick in scale.ticks(4 if canvas.narrow else 8)]
+    canvas.ticks(scale, ticks, top, bottom)
+    for name, look in looks.items():
+        marks = [(r[name], y) for r, y in zip(drawn, heights, strict=True) if name in r]
+        canvas.line([(scale.at(ratio), y) for ratio, y in marks], svg.Stroke(look.colour, 1.0))
+        for ratio, y in marks:
+            canvas.sign((scale.at(ratio), y), look, f"{name}: {factor(ratio)}", 9)
+    for name, y in zip(rows, heights, strict=True) if above else ():
+        text = svg.fitted(name, canvas.right - svg.EDGE, svg.SMALL)
+        canvas.text((svg.EDGE, y - LINE), text, svg.SMALL, "muted", halo=True)
+    return bottom + 24
+
+
+NAMES, NUMBER = 260.0, svg.SMALL  # the most that names take, and the size of numbers
+BAR, PAIR_GAP = 18.0, 7.0  # a bar, and over and under a pair
+MOST = 10  # reasons that a chart tells apart; it sums the rest
+OTHER, OTHER_FILL = "other", "grey"
+# The colour of a reason in every chart and on every page.
+COLOURS = svg.named(
+    f"{ISSUING}=faint long_scoreboard=blue wait=orange barrier=green short_scoreboard=pink "
+    "math_pipe_throttle=vermilion not_selected=sky mio_throttle=yellow dispatch_stall=olive "
+    "no_instructions=purple drain=brown lg_throttle=teal imc_miss=rose warpgroup_arrive=lime "
+    f"branch_resolving=lilac gmma=maroon membar=sand sleeping=forest {OTHER}={OTHER_FILL}"
+)
+
+
+class Bar(NamedTuple):
+    """A kernel with its microseconds by stall reason, in all and in words."""
+
+    name: str
+    times: Mapping[str, float]
+    total: float
+    words: str
+
+
+Pair: TypeAlias = tuple[Bar, Bar]  # the parent's first
+
+
+def pair(sides: Comparison | None, names: tuple[str, str]) -> list[Pair]:
+    """Return one, or none where there are no samples."""
+    if sides is None or not (every := sides.stall_microseconds):
+        return []
+    first, last = (fsum(times) for times in zip(*((t.before, t.after) for t in every), strict=True))
+    words = f"{number(last)} µs, {factor(first / last)}"
+    before = Bar(names[0], {t.reason: t.before for t in every}, first, f"{number(first)} µs")
+    return [(before, Bar(names[1], {t.reason: t.after for t in every}, last, words))]
+
+
+def stall_time(canvas: svg.Canvas, ablation: Ablation) -> float:
+    """Draw the steps to the best one."""
+    shown: list[Pair] = []
+    missing: list[Row] = []
+    for row in ablation.path or ablation.rows:
+        shown += (drawn := pair(row.against_parent, compared(row, ablation)))
+        missing += [row] * bool(row.step and row.step.parent and not drawn)
+    if not shown:
+        return canvas.missing(missing, canvas.instead("stall samples not collected"))
+    return canvas.missing(missing, draw(canvas, shown))
+
+
+def draw(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
+    """Draw two bars a pair, each pair on the scale of its parent; return where they end."""
+    # By the longer bars: a stall that a step removed keeps its place.
+    colours = fills(
+        {name: max(old.times[name], new.times[name]) for name in old.times} for old, new in shown
+    )
+    entries = [(OTHER if name == OTHER else stall_words(name), colours[name]) for name in colours]
+    y = canvas.legend(entries, 0) + 8
+    left, room, above = svg.EDGE, 0.0, 16.0  # on a phone words stand above their bar
+    if not canvas.narrow:
+        left = svg.names_end([bar.name for pair in shown for bar in pair], NAMES)
+        room = max(svg.text_width(new.words, NUMBER) for _, new in shown) + 10
+        above = 0.0
+    unit = (canvas.right - left - room) / max(1.0, *(new.total / old.total for old, new in shown))
+    for pair in shown:
+        if pair is not shown[0]:
+            canvas.line(((svg.EDGE, y), (canvas.right, y)), svg.GRID)
+        y += PAIR_GAP
+        for bar in pair:
+            y, is_new = y + above, bar is pair[1]
+            box = svg.Box(left, y, left + unit * bar.total / pair[0].total, y + BAR)
+            stacked(canvas, bar.times, colours, box)
+            base = y - 4 if above else box.middle[1] + 0.35 * svg.TEXT
+            wide = canvas.right - 100 if above else left - 8
+            canvas.name((svg.EDGE, base), bar.name, wide - svg.EDGE, strong=is_new)
+            place = (canvas.right, base) if above else (box.x1 + 5, base)
+            ink = "ink" if is_new else "muted"
+            canvas.text(place, bar.words, NUMBER, ink, "end" if above else "start")
+            y += BAR + 3
+        y += PAIR_GAP
+    return y + 4
+
+
+def fills(shares: Iterable[Mapping[str, float]]) -> dict[str, str]:
+    """Return a colour by reason, as bars stack them: issuing first, ``other`` last."""
+    rows = list(shares)
+    every = dict.fromkeys(name for row in rows for name in row)
+    weights = {name: fsum(row.get(name, 0.0) for row in rows) for name in every}
+    stalls = [name for name in weights if name in COLOURS and name not in (ISSUING, OTHER)]
+    reasons = sorted(stalls, key=lambda name: (-weights[name], name))[:MOST]
+    rest = [OTHER] if weights.keys() - {ISSUING, *reasons} else []
+    return {name: COLOURS[name] for name in (ISSUING, *reasons, *rest)}
+
+
+def parts(row: Mapping[str, float], names: Iterable[str]) -> list[tuple[str, float]]:
+    """Return the value of each name, in their order; ``other`` stands for all the rest."""
+    named = [(name, row.get(name, 0.0)) for name in names if name != OTHER]
+    rest = fsum(row.values()) - fsum(value for _, value in named)
+    return [*named, (OTHER, max(0.0, rest))] if OTHER in names else named
+
+
+def stacked(
+    canvas: svg.Canvas, times: Mapping[str, float], fill: Mapping[str, str], bar: svg.Box
+) -> None:
+    """Draw times side by side over the width of the bar, each in figures where they fit."""
+    unit, end = (bar.x1 - bar.x0) / fsum(times.values()), bar.x0
+    for name, value in parts(times, fill):
+        if value <= 0:
+            continue
+        start, end = end, end + unit * value
+        seam, text = end - 1, number(value)
+        canvas.bar(svg.Box(start, bar.y0, max(seam, start + 0.5), bar.y1), fill[name])
+        if svg.text_width(text, NUMBER) + 6 <= seam - start:
+            middle = ((start + seam) / 2, bar.middle[1] + 0.35 * NUMBER)
+            canvas.text(middle, text, NUMBER, svg.ink_on(fill[name]), "middle")
+
+
+# What draws each and returns where it ends, its title, and what it is about.
+CHARTS: Mapping[str, tuple[Callable[..., float], str, str]] = {
+    SIZES: (over_sizes, "Time over size", "times at each size, relative to the best variant's"),
+    "times": (step_times, "Time by variant", "µs per call, logarithmic"),
+    "roofline": (roofline, "Roofline", "required work over the time under ncu"),
+    "stall-time": (
+        stall_time,
+        "Stall time by variant",
+        "µs under ncu, each variant beside its parent and on its scale",
+    ),
+}
