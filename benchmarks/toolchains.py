@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from benchmarks.strangers import strangers
 
 from workbench.app.kernel_code import kept_cubins, listing_of
-from workbench.app.sides import Side, build_all, side_of
+from workbench.app.sides import build_all, side_of
 from workbench.derive.code_diff import CodeDiff, machine_code_diff
 from workbench.derive.source_diff import Listing
 from workbench.evidence.records import BuiltKernel
@@ -69,7 +70,8 @@ def environment(folder: Path, kind: str, version: str) -> Path:
             f"{name}=={version}" for name in ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt")
         ]
         wanted += [f"{name}=={minor}.*" for name in HEADERS]
-        (packages / "sitecustomize.py").write_text(BY_NVCC)
+        (packages / "by_nvcc.py").write_text(BY_NVCC)
+        (packages / "zz_by_nvcc.pth").write_text("import by_nvcc\n")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(packages)]
     subprocess.run([*pip, *wanted], check=True)
     return root
@@ -121,7 +123,7 @@ def compiled(folder: Path, kind: str, version: str, workspaces: Sequence[Path]) 
         python = environment(folder, kind, version) / "bin" / "python3"
         (links := folder / "links").mkdir(exist_ok=True)
         toolchain = toolchain_of(name, python, links / f"{name}-{os.getpid()}", builds)
-        kernels: dict[str, object] = {}
+        kernels: dict[str, dict[str, Any]] = {}
         failed: dict[str, str] = {}
         for label, key, event in built(toolchain, workspaces):
             if isinstance(event, Failed):
@@ -129,14 +131,19 @@ def compiled(folder: Path, kind: str, version: str, workspaces: Sequence[Path]) 
                 continue
             for kernel, defines in zip(event.kernels, event.defines, strict=True):
                 if kernel.code:
-                    kernels[f"{label} {kernel.source} {kernel.kernel} {defines}"] = vars_of(kernel)
+                    name_of_it = f"{label} {kernel.source} {kernel.kernel} {defines}"
+                    kernels.setdefault(name_of_it, {**fields_of(kernel), "variants": []})
+                    kernels[name_of_it]["variants"].append(key)
         index.write_text(json.dumps({"kernels": kernels, "failed": failed}, indent=1))
     told = json.loads(index.read_text())
-    every = {key: BuiltKernel(**kernel) for key, kernel in told["kernels"].items()}
+    every = {}
+    for key, kernel in told["kernels"].items():
+        del kernel["variants"]
+        every[key] = BuiltKernel(**kernel)
     return Compiled(name, every, told["failed"], builds)
 
 
-def vars_of(kernel: BuiltKernel) -> dict[str, object]:
+def fields_of(kernel: BuiltKernel) -> dict[str, object]:
     return {name: getattr(kernel, name) for name in kernel.__struct_fields__}
 
 
@@ -146,8 +153,8 @@ def built(
     for root in workspaces:
         workspace = find_workspace(root)
         for study in workspace.studies():
-            side: Side = side_of(Commit(toolchain.name, toolchain.name), workspace, study)
-            side.toolchain = toolchain
+            commit = Commit(toolchain.name, toolchain.name)
+            side = side_of(commit, workspace, study, toolchain=toolchain)
             names = [n for n in side.names if list(side.study.folder.glob("*.cu*"))]
             build_all([(side, names)], ARCH, lambda event: None, toolchain.builds)
             for name, event in side.built.items():

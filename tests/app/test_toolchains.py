@@ -131,7 +131,7 @@ def test_what_an_environment_lacks_is_linked(
 
     monkeypatch.setattr(toolchains, "LINKED", {**toolchains.LINKED, "typer": "typer"})
     told = {
-        "tag": sys.implementation.cache_tag, "python": "3.11.7", "is_old": False,
+        "tag": sys.implementation.cache_tag, "python": "3.11.7",
         "lacks": ["typer"], "nvcc": "/x/bin", "versions": {},
     }  # fmt: skip
     monkeypatch.setattr(toolchains, "ran", lambda *a: (0, f"a warning\n{json.dumps(told)}"))
@@ -151,8 +151,8 @@ def test_what_an_environment_lacks_is_linked(
         (["HEAD", "--env", "a=b"], "and not both"),
         (["--env", "a={python}"], "two environments with different names"),
         (["--env", "a={python}", "--env", "a={python}"], "two environments with different names"),
-        (["--env", "a={python}", "--env", "={python}"], "has no name"),
-        (["--env", "a={python}", "--env", "b=/nowhere/python3"], "is not the python3 of an"),
+        (["--env", "a={python}", "--env", "={python}"], "is no Python with a name"),
+        (["--env", "a={python}", "--env", "b=/nowhere/python3"], "is no Python with a name"),
         (["--env", "a={python}", "--env", "b={empty}"], "lacks torch and numpy and cuda-core"),
     ],
 )

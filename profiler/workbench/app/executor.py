@@ -22,6 +22,7 @@ from workbench.run.gpu import Gpu, gpus, locked
 if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.app.doctor import Diagnosis
     from workbench.evidence.journal import SpentEntry
+    from workbench.evidence.records import Timing
     from workbench.evidence.store import EvidenceFolder
     from workbench.judge.open_verdicts import Deciding, NextRun
     from workbench.run.measurement import MeasuredPlan, Plan
@@ -104,12 +105,17 @@ def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
 
     from msgspec import structs
 
-    from workbench.judge.open_verdicts import open_apart
+    from workbench.judge.open_verdicts import open_pairs
     from workbench.run.toolchains import Turns, workers_of
 
     config = tasks[0].config
     sessions = config.timing.sessions_in_turns
-    turns = Turns(sessions, lambda a, b: bool(open_apart(a, b, sessions, config.gate)))
+
+    def is_open(old: Timing, new: Timing) -> bool:
+        pairs = [(name, name) for name in old.chained & new.chained]
+        return bool(open_pairs(old, pairs, config.gate, new, sessions))
+
+    turns = Turns(sessions, is_open)
     timing = structs.replace(
         config.timing,
         sessions=1,
@@ -125,9 +131,17 @@ def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
 
     def performed(place: int, task: Task) -> MeasuredPlan:
         task = replace(task, config=structs.replace(task.config, timing=timing))
-        builds = task.toolchain.builds if task.toolchain else None
-        with workers_of(task.toolchain), turns.of(place):
-            return perform(task, heard, builds, partial(turns.after_session, place))
+        assert task.toolchain is not None
+        try:
+            turns.take(place)
+            with workers_of(task.toolchain):
+                after = partial(turns.after_session, place)
+                return perform(task, heard, task.toolchain.builds, after)
+        except BaseException:
+            turns.stopped = True
+            raise
+        finally:
+            turns.end(place)
 
     with ThreadPoolExecutor(len(tasks)) as pool:
         futures = [pool.submit(performed, *each) for each in enumerate(tasks)]
@@ -135,8 +149,10 @@ def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
             for future in as_completed(futures):
                 future.result()  # the first error, and not how it stopped the other
         except BaseException:
-            turns.stop()
+            turns.stopped = True
             raise
+    if any(future.result().interrupted for future in futures):
+        raise Interrupted
     return [future.result() for future in futures]
 
 
@@ -286,10 +302,7 @@ class Local(Executor):
         plans = []
         if tasks[0].toolchain is not None:
             with self.spending(tasks[0]):
-                plans = in_turns(tasks, hear)
-            if any(plan.interrupted for plan in plans):
-                raise Interrupted
-            return plans
+                return in_turns(tasks, hear)
         for task in tasks:
             on_gpu = not isinstance(task.instead, TrialJob)
             with self.spending(task) if on_gpu else nullcontext():

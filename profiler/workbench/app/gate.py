@@ -10,16 +10,7 @@ from pathlib import Path
 from workbench.app.executor import Executor
 from workbench.app.kernel_code import KernelCode, code_of_builds
 from workbench.app.measure import collectable
-from workbench.app.sides import (
-    Apart,
-    Side,
-    Together,
-    build_all,
-    measure_apart,
-    measure_together,
-    recorded_anew,
-    side_of,
-)
+from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
 from workbench.app.target import require_arch
 from workbench.children import temporary_folder
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError, unknown
@@ -34,7 +25,7 @@ from workbench.judge.findings import Finding, finding
 from workbench.run import machine
 from workbench.run.protocol import Built
 from workbench.run.repository import Commit, Repository, repository_of
-from workbench.run.toolchains import named_pythons, toolchain_of
+from workbench.run.toolchains import Toolchain, named_pythons, toolchain_of
 from workbench.study.files import resolved
 from workbench.study.sources import plain_digest
 from workbench.study.workspace import Workspace
@@ -123,6 +114,10 @@ def changed_sources(base: Side, head: Side) -> list[str]:
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
 
+def toolchains_of(*sides: Side) -> list[Toolchain]:
+    return [side.toolchain for side in sides if side.toolchain]
+
+
 def plain_of(side: Side, name: str) -> str:
     return plain_digest(side.study, side.study.variants[name])
 
@@ -136,7 +131,7 @@ def compile_sides(
     wanted: list[tuple[Side, list[str]]] = []
     for base, head in pairs:
         if head.toolchain:
-            names = collectable_on(executor, (base, head), head.compared)
+            names = collectable(executor, head.study, head.compared, toolchains_of(base, head))
             wanted += [(base, names), (head, names)]
             continue
         changed = [n for n in changed_sources(base, head) if plain_of(base, n) != plain_of(head, n)]
@@ -146,19 +141,6 @@ def compile_sides(
     if any(names for _, names in wanted):
         with executor.reporter.progress() as hear:
             build_all([each for each in wanted if each[1]], arch, hear, cubins)
-
-
-def collectable_on(executor: Executor, sides: Sequence[Side], names: list[str]) -> list[str]:
-    """Return those whose packages are installed for both sides; others are reported, once."""
-    toolchains = [side.toolchain for side in sides if side.toolchain]
-    if not toolchains:
-        return collectable(executor, sides[-1].study, names)
-    needs = {name: sides[-1].study.variants[name].needs for name in names}
-    left = [n for n in names if not needs[n] or all(needs[n] in t.versions for t in toolchains)]
-    for name in names:
-        if name not in left:
-            executor.note_once(f"{name} is not collected: {needs[name]} is not in both")
-    return left
 
 
 def compare(
@@ -178,23 +160,19 @@ def compare(
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
-    open_ = collectable_on(executor, (base, head), open_)
-    together: Together | Apart | None = None
+    open_ = collectable(executor, head.study, open_, toolchains_of(base, head))
+    together: Together | None = None
     if tier and open_ and executor.gpu is not None:
-        if head.toolchain:
-            same = [n for n, (old, new) in sides.items() if old and new and is_same(old, new)]
-            together = measure_apart(
-                executor, base, head, open_, shape=shape, tier=tier, folder=folder, same=same
-            )
-        else:
-            together = measure_together(
-                executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer
-            )
+        same = [n for n, (old, new) in sides.items() if old and new and is_same(old, new)]
+        together = measure_together(
+            executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer,
+            same=same,
+        )  # fmt: skip
     changes, changed = [], changed_sources(base, head)
     for name, (old, new) in sides.items():
         timed = None
         if together is not None and name in open_ and old and new:
-            old, new = together.both(old, new, name)
+            old, new = together.both((old, new), name)
             timed = together.timed(name)
         change = judge_change(name, old, new, base.workspace.config, timed)
         if change.verdict == Move.SAME and name in changed:
@@ -263,9 +241,10 @@ class Gated:
 def gate(
     executor: Executor,
     workspace: Workspace,
-    base: str,
-    head: str,
+    base: str = "",
+    head: str = "",
     *,
+    environments: Sequence[str] = (),
     arch: str,
     tier: int | None = None,
     cache: Path | None = None,
@@ -273,92 +252,53 @@ def gate(
     shape: str | None = None,
     variant: str = "",
 ) -> Gated:
-    """Compare two commits, at most to ``tier``. ``cache`` is a folder that keeps what is compiled,
+    """Compare two commits, or the files of a workspace in two ``environments``, each
+    ``NAME=PYTHON``, at most to ``tier``. ``cache`` is a folder that keeps what is compiled,
     ``study`` and ``variant`` are those that are looked at, by default all. Raises UsageError for
-    unknown names, and EnvironmentLacks where tier 2 cannot be measured.
+    unknown names, and EnvironmentLacks where tier 2 cannot be measured or an environment lacks a
+    package.
     """
     require_arch(arch)
-    repository = repository_of(workspace)
-    commits = [repository.commit(said) for said in (base, head)]
-    if head == "HEAD" and repository.is_dirty:
-        executor.note("there are changes that are in no commit: they are not looked at")
-    tier = tier_here(executor, tier)
-    with ExitStack() as stack:
-        trees = stack.enter_context(repository.worktrees())
-        workspaces = [stack.enter_context(trees.workspace_at(commit)) for commit in commits]
-        scratch = stack.enter_context(temporary_folder())
-        studies = paired(repository, commits, workspaces, study, variant)
-        cubins = resolved(cache or scratch / "cubins")
-        cubins.mkdir(parents=True, exist_ok=True)
-        compared = compare_all(executor, studies, shape, arch, tier, cubins, scratch, workspace)
-    return Gated(commits[0], commits[1], tier, compared)
-
-
-def tier_here(executor: Executor, tier: int | None) -> int:
-    """Raises EnvironmentLacks where tier 2 cannot be measured."""
+    if environments and executor.at_once:
+        raise UsageError("--env compares two environments of this machine", hint="leave --on out")
     if tier == 2 and executor.gpu is None:
         raise machine.why_not_measuring()
     if tier is None:
-        return 2 if executor.gpu is not None else 1
-    return tier
-
-
-def compare_all(
-    executor: Executor,
-    studies: Sequence[Paired],
-    shape: str | None,
-    arch: str,
-    tier: int,
-    cubins: Path,
-    scratch: Path,
-    payer: Workspace,
-) -> tuple[StudyChanges, ...]:
-    """Compile, then compare each study with what its compilers made."""
-    compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)
-    compared = []
-    for each in studies:
-        if each.sides is None:
-            compared.append(each.alone)
-            continue
-        changes = compare(executor, *each.sides, shape, tier, scratch / each.name, payer)
-        compared.append(with_machine_code(executor, changes, each.sides, cubins))
-    return tuple(compared)
-
-
-def gate_environments(
-    executor: Executor,
-    workspace: Workspace,
-    named: Sequence[str],
-    *,
-    arch: str,
-    tier: int | None = None,
-    cache: Path | None = None,
-    study: str | None = None,
-    shape: str | None = None,
-) -> Gated:
-    """Compare the studies of a workspace, as its files are now, in two environments, each
-    ``NAME=PYTHON``. Raises UsageError for what is none, EnvironmentLacks where it lacks packages,
-    and as ``gate``.
-    """
-    require_arch(arch)
-    pythons = named_pythons(named)
-    if executor.at_once:
-        raise UsageError("--env compares two environments of this machine", hint="leave --on out")
-    tier = tier_here(executor, tier)
-    with temporary_folder() as scratch:
+        tier = 2 if executor.gpu is not None else 1
+    with ExitStack() as stack:
+        scratch = stack.enter_context(temporary_folder())
         cubins = resolved(cache or scratch / "cubins")
-        toolchains = [
-            toolchain_of(name, python, scratch / "links" / name, cubins / name)
-            for name, python in pythons
-        ]
-        names = [study] if study else list(workspace.studies())
-        commits = [Commit(each.name, each.name) for each in toolchains]
-
-        def side(place: int, name: str) -> Side:
-            side = side_of(commits[place], workspace, name)
-            side.toolchain = toolchains[place]
-            return side
-
-        studies = [Paired(name, side(0, name), side(1, name)) for name in names]
-        compared = compare_all(executor, studies, shape, arch, tier, cubins, scratch, workspace)
-    return Gated(commits[0], commits[1], tier, compared)
+        if environments:
+            toolchains = [
+                toolchain_of(name, python, scratch / f"links-{name}", cubins / name)
+                for name, python in named_pythons(environments).items()
+            ]
+            commits = [Commit(each.name, each.name) for each in toolchains]
+            studies = [
+                Paired(
+                    name,
+                    *(
+                        side_of(c, workspace, name, variant, t)
+                        for c, t in zip(commits, toolchains, strict=True)
+                    ),
+                )
+                for name in ([study] if study else workspace.studies())
+            ]
+        else:
+            repository = repository_of(workspace)
+            commits = [repository.commit(said) for said in (base, head)]
+            if head == "HEAD" and repository.is_dirty:
+                executor.note("there are changes that are in no commit: they are not looked at")
+            trees = stack.enter_context(repository.worktrees())
+            workspaces = [stack.enter_context(trees.workspace_at(commit)) for commit in commits]
+            studies = paired(repository, commits, workspaces, study, variant)
+        cubins.mkdir(parents=True, exist_ok=True)
+        compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)
+        compared = []
+        for each in studies:
+            if each.sides is None:
+                compared.append(each.alone)
+                continue
+            changes = compare(executor, *each.sides, shape, tier, scratch / each.name, workspace)
+            compared.append(with_machine_code(executor, changes, each.sides, cubins))
+    return Gated(commits[0], commits[1], tier, tuple(compared))

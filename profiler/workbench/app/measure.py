@@ -18,6 +18,7 @@ from workbench.evidence.records import CheckOutcome
 from workbench.judge.open_verdicts import Deciding
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing
 from workbench.run.measurement import Plan
+from workbench.run.toolchains import Toolchain
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
 from workbench.study.params import unseen_shapes
@@ -99,12 +100,17 @@ def judged_at(study: Study, shape: str) -> set[str]:
     return {name for step in steps for name in (step.variant, step.parent) if name}
 
 
-def collectable(executor: Executor, study: Study, variants: list[str]) -> list[str]:
-    """Return those whose packages are all installed; others are reported, once."""
+def collectable(
+    executor: Executor, study: Study, variants: list[str], toolchains: Sequence[Toolchain] = ()
+) -> list[str]:
+    """Return those whose packages are all installed, in each of ``toolchains`` where these measure;
+    others are reported, once.
+    """
     found = []
     for name in variants:
         needs = study.variants[name].needs
-        if needs and not executor.package_version(needs):
+        here = not toolchains and needs and executor.package_version(needs)
+        if needs and not (here or (toolchains and all(needs in t.versions for t in toolchains))):
             executor.note_once(f"{name} is not collected: {needs} is not installed here")
         else:
             found.append(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +18,7 @@ from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.judge.commits import AtCommit, Rules, TimedPair
 from workbench.judge.gates import HARMLESS
-from workbench.judge.open_verdicts import Deciding, pair_apart, timed_pair
+from workbench.judge.open_verdicts import Deciding, timed_pair
 from workbench.judge.times import Control, timing_facts
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run.compilation import build_only
@@ -157,12 +157,18 @@ def wrong_in(evidence: VariantEvidence | None) -> str:
     return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
 
 
-def side_of(commit: Commit, workspace: Workspace, study: str, only: str = "") -> Side:
+def side_of(
+    commit: Commit,
+    workspace: Workspace,
+    study: str,
+    only: str = "",
+    toolchain: Toolchain | None = None,
+) -> Side:
     """Raises UsageError where the study has no such variant as ``only``."""
     study_there = workspace.study(study)
-    return Side(
-        commit, workspace, including(study_there, [only])[0] if only else study_there, only=only
-    )
+    if only:
+        study_there = including(study_there, [only])[0]
+    return Side(commit, workspace, study_there, only=only, toolchain=toolchain)
 
 
 def recorded_anew(base: Side, head: Side, name: str) -> bool:
@@ -211,105 +217,51 @@ def build_all(
             raise
 
 
+Measured = tuple[ShapeEvidence, Mapping[str, str]]  # and why variants failed
+
+
 @dataclass(frozen=True)
 class Together:
-    """The result of the joint study: the evidence of the joint study, and why variants of it
-    failed.
+    """The result of both sides: of one joint study, or of the same study in two environments, in
+    which the ``control`` runs the same and ``planned`` sessions were timed.
     """
 
-    evidence: ShapeEvidence
-    failures: Mapping[str, str] = field(default_factory=dict)
+    sides: tuple[Measured, Measured]
+    control: str = ""
+    planned: int = 0
 
-    def both(self, before: AtCommit, after: AtCommit, name: str) -> tuple[AtCommit, AtCommit]:
-        """Add what was measured of a variant at both commits."""
-        return self.at(before, older(name)), self.at(after, name)
+    def names(self, variant: str) -> tuple[str, str]:
+        return (variant if self.planned else older(variant)), variant
 
-    def at(self, commit: AtCommit, name: str) -> AtCommit:
-        """Add what was measured of a variant; ``name`` is what it is called in the joint study."""
-        timing, evidence = fullest_timing(self.evidence, [name]), self.evidence.variants[name]
-        why = timing.wrong.get(name, "") if timing else ""
-        return replace(
-            commit,
-            figures=evidence.figures,
-            without_report=False,
-            index=evidence.index or commit.index,
-            wrong=self.failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
-        )
-
-    def timed(self, variant: str) -> TimedPair | None:
-        """The newer over the older; None where they were not timed in the same sessions."""
-        names = (older(variant), variant)
-        timing = fullest_timing(self.evidence, names)
-        if timing is None:
-            return None
-        facts = timing_facts(timing, "")
-        pair = timed_pair(timing.timing, *names)
-        controls = [t for t in facts.controls if t.regime == HEADLINE] if facts else []
-        return replace(pair, controls=tuple(controls)) if pair else None
-
-
-@dataclass(frozen=True)
-class Apart:
-    """The result of the same study in two environments whose sessions alternated. The ``control``
-    is what runs the same in both, "" where nothing is known to.
-    """
-
-    before: Together
-    after: Together
-    control: str
-    planned: int
-
-    def both(self, before: AtCommit, after: AtCommit, name: str) -> tuple[AtCommit, AtCommit]:
-        """Add what was measured of a variant in each environment."""
-        return self.before.at(before, name), self.after.at(after, name)
+    def both(self, commits: tuple[AtCommit, AtCommit], variant: str) -> Iterator[AtCommit]:
+        """Add what was measured of a variant on both sides."""
+        each = zip(commits, self.names(variant), self.sides, strict=True)
+        for commit, name, (measured, failures) in each:
+            timing, evidence = fullest_timing(measured, [name]), measured.variants[name]
+            why = timing.wrong.get(name, "") if timing else ""
+            yield replace(
+                commit,
+                figures=evidence.figures,
+                without_report=False,
+                index=evidence.index or commit.index,
+                wrong=failures.get(name, "") or (why and f"wrong while it was timed: {why}"),
+            )
 
     def timed(self, variant: str) -> TimedPair | None:
-        """The newer over the older, in pairs of sessions; None where one has not timed it."""
-        old, new = (fullest_timing(side.evidence, [variant]) for side in (self.before, self.after))
+        """The newer over the older; None where they were not timed in the same or paired sessions.
+        """
+        names = self.names(variant)
+        old, new = (fullest_timing(measured, names) for measured, _ in self.sides)
         if old is None or new is None:
             return None
-        pair = pair_apart(old.timing, new.timing, variant, self.planned)
-        control = pair_apart(old.timing, new.timing, self.control, self.planned)
-        controls = (Control(self.control, HEADLINE, control.ratio),) if control else ()
-        return replace(pair, controls=controls) if pair else None
-
-
-def measure_apart(
-    executor: Executor,
-    base: Side,
-    head: Side,
-    variants: Sequence[str],
-    *,
-    shape: str | None,
-    tier: int,
-    folder: Path,
-    same: Sequence[str] = (),
-) -> Apart:
-    """Measure ``variants`` in the environments of two sides, beside the primary reference and the
-    first of those that run the ``same`` in both. Otherwise as ``measure_together``.
-    """
-    gpu = executor.gpu
-    assert gpu is not None
-    workspace, picked = head.workspace, profiled_shape(head.study, shape)
-    study, name = picked.study, picked.name
-    control = next(iter(same), "")
-    beside = [n for n in (study.ladder.primary_reference, control) if n and n not in variants]
-    timed = [*beside, *variants] if tier > 1 else []
-    plan = Plan(name, checked=tuple(variants), timed=tuple(timed), captured=tuple(variants))
-    targets = [EvidenceFolder(folder / f"{place}" / gpu.slug) for place in range(2)]
-    tasks = [
-        Task(workspace, study, workspace.config, target, plan, toolchain=side.toolchain)
-        for side, target in zip((base, head), targets, strict=True)
-    ]
-    measured = executor.measure(tasks)
-    before, after = (
-        Together(
-            load(study, target, {name: study.variants}, captures=[name])[name],
-            {**result.unsupported, **result.failures},
-        )
-        for target, result in zip(targets, measured, strict=True)
-    )
-    return Apart(before, after, control, workspace.config.timing.sessions_in_turns)
+        beside = (new.timing, self.planned) if self.planned else ()
+        facts, controls = timing_facts(new, ""), []
+        if control := beside and timed_pair(old.timing, self.control, self.control, *beside):
+            controls = [Control(self.control, HEADLINE, control.ratio)]
+        elif facts and not beside:
+            controls = [each for each in facts.controls if each.regime == HEADLINE]
+        pair = timed_pair(old.timing, *names, *beside)
+        return replace(pair, controls=tuple(controls)) if pair else None
 
 
 def measure_together(
@@ -322,27 +274,47 @@ def measure_together(
     tier: int,
     folder: Path,
     payer: Workspace,
+    same: Sequence[str],
 ) -> Together:
-    """``variants`` are those that both commits have and that are not known to be the same; counters
-    at ``tier`` 1, at 2 times as well. Settings are those of the older commit. ``shape`` is as the
-    user gave it, ``payer`` the workspace whose ledger it is. Raises Interrupted.
+    """``variants`` are those that both sides have and that are not known to be the ``same``;
+    counters at ``tier`` 1, at 2 times as well. Settings are those of the older commit. ``shape`` is
+    as the user gave it, ``payer`` the workspace whose ledger it is. Raises Interrupted.
     """
     gpu = executor.gpu
     assert gpu is not None
-    control = control_of(base, head)
-    workspace = join(folder, base.study, head.study, base.workspace.root, variants, control)
+    if head.toolchain is None:
+        control = control_of(base, head)
+        workspace = join(folder, base.study, head.study, base.workspace.root, variants, control)
+        checked = [each for variant in variants for each in (older(variant), variant)]
+        beside = [control]
+    else:
+        control, workspace, checked = next(iter(same), ""), head.workspace, list(variants)
+        beside = [head.study.ladder.primary_reference or "", control]
     picked = profiled_shape(workspace.study(head.study.name), shape)
     study, name = picked.study, picked.name
-    pairs = [each for variant in variants for each in (older(variant), variant)]
-    timed = [*([control] if control else []), *pairs] if tier > 1 else []
-    plan = Plan(name, checked=tuple(pairs), timed=tuple(timed), captured=tuple(pairs))
+    timed = list(filter(None, dict.fromkeys([*beside, *checked]))) if tier > 1 else []
+    plan = Plan(name, checked=tuple(checked), timed=tuple(timed), captured=tuple(checked))
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
     task = Task(paid, study, workspace.config, target, plan, deciding)
-    (result,) = executor.measure([task])
-    evidence = load(study, target, {name: study.variants}, captures=[name])[name]
-    return Together(evidence, {**result.unsupported, **result.failures})
+    tasks = [task]
+    if head.toolchain:
+        tasks = [
+            replace(task, toolchain=t, folder=EvidenceFolder(folder / t.name / gpu.slug))
+            for t in (base.toolchain, head.toolchain)
+            if t
+        ]
+    results = executor.measure(tasks)
+    every: list[Measured] = [
+        (
+            load(study, task.folder, {name: study.variants}, captures=[name])[name],
+            {**result.unsupported, **result.failures},
+        )
+        for task, result in zip(tasks, results, strict=True)
+    ]
+    planned = workspace.config.timing.sessions_in_turns if head.toolchain else 0
+    return Together((every[0], every[-1]), control, planned)
 
 
 def control_of(base: Side, head: Side) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
-from workbench.app.gate import Gated, gate, gate_environments
+from workbench.app.gate import gate
 from workbench.cli.options import GateOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
@@ -23,12 +22,12 @@ def run(options: GateOptions) -> int:
             "name a commit to compare with, or two environments, and not both",
             hint="workbench gate HEAD~1, or workbench gate --env old=PYTHON --env new=PYTHON",
         )
-    compare: Callable[..., Gated] = partial(gate_environments, named=options.env or ())
-    if options.base is not None:
-        compare = partial(gate, base=options.base, head=options.head)
-    gated = compare(
+    gated = gate(
         executor("gate", options.on),
         find_workspace(options.project),
+        options.base or "",
+        options.head,
+        environments=options.env or (),
         arch=options.arch,
         tier=options.tier,
         cache=options.cache,

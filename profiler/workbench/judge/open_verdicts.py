@@ -56,43 +56,33 @@ def _is_open(over: Ratio, alone: Ratio | None, gates: Gates) -> bool:
     return verdict == Verdict.INCONCLUSIVE or (verdict == Verdict.KEPT and may_be_slower)
 
 
-def timed_pair(timing: Timing, before: str, after: str) -> TimedPair | None:
-    """Compare two variants in the regime that decides; None where they were not timed together."""
-    every = session_times(timing.together, timing.wrong)
-    old, new = (every.get((name, HEADLINE, False), {}) for name in (before, after))
-    return _pair(old, new, timing.first_planned)
-
-
-def _pair(before: SessionTimes, after: SessionTimes, planned: int) -> TimedPair | None:
-    ratio = ratio_of(before, after, planned)
-    old, new = (time_of(side, HEADLINE) for side in (before, after))
-    return TimedPair(ratio, old.value, new.value) if ratio and old and new else None
-
-
-def pair_apart(before: Timing, after: Timing, variant: str, planned: int) -> TimedPair | None:
-    """Compare a variant in two timings whose sessions alternated: those of one number make a pair.
-    None where either has none.
+def timed_pair(
+    timing: Timing, before: str, after: str, beside: Timing | None = None, planned: int = 0
+) -> TimedPair | None:
+    """Compare two variants in the regime that decides; None where they were not timed together.
+    With ``beside``, the second was timed there: sessions of one number, of those ``planned``, are
+    pairs.
     """
-    key = (variant, HEADLINE, False)
-    old, new = (session_times(each.together, each.wrong).get(key, {}) for each in (before, after))
-    return _pair(old, new, planned)
-
-
-def open_apart(before: Timing, after: Timing, planned: int, gate: CommitGate) -> list[str]:
-    """The variants of which two timings cannot tell whether they became faster or slower."""
-    pairs = {name: pair_apart(before, after, name, planned) for name in sorted(before.chained)}
-    return [
-        name
-        for name, pair in pairs.items()
-        if pair and time_verdict(pair.ratio, gate)[0] == Move.CANNOT_TELL
-    ]
+    old, new = (
+        session_times(each.together, each.wrong).get((name, HEADLINE, False), {})
+        for each, name in ((timing, before), (beside or timing, after))
+    )
+    ratio = ratio_of(old, new, planned or timing.first_planned)
+    times = time_of(old, HEADLINE), time_of(new, HEADLINE)
+    if ratio is None or times[0] is None or times[1] is None:
+        return None
+    return TimedPair(ratio=ratio, before_us=times[0].value, after_us=times[1].value)
 
 
 def open_pairs(
-    timing: Timing, pairs: Sequence[tuple[str, str]], gate: CommitGate
+    timing: Timing,
+    pairs: Sequence[tuple[str, str]],
+    gate: CommitGate,
+    beside: Timing | None = None,
+    planned: int = 0,
 ) -> tuple[str, ...]:
     """Both of each pair of which a timing cannot tell whether the second is faster or slower."""
-    timed_pairs = ((pair, timed_pair(timing, *pair)) for pair in pairs)
+    timed_pairs = ((pair, timed_pair(timing, *pair, beside, planned)) for pair in pairs)
     return tuple(
         name
         for pair, timed in timed_pairs

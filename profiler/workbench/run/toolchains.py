@@ -26,7 +26,9 @@ from workbench.evidence.records import Timing
 
 NEEDED = {"torch": "torch", "numpy": "numpy", "cuda.core": "cuda-core"}  # of the environment
 LINKED = {"msgspec": "msgspec", "zstandard": "zstandard"}  # or else of this one
+MANY = 1000  # more turns than there are
 PACKAGE = Path(__file__).resolve().parents[1]
+HINT = "--env old=OLD/bin/python3 --env new=NEW/bin/python3, of virtual environments"
 PROBE = f"""
 import json, sys
 from importlib import metadata
@@ -42,7 +44,6 @@ wheels = [Path(entry, "nvidia", "cu13", "bin") for entry in sys.path]
 print(json.dumps({{
     "tag": sys.implementation.cache_tag,
     "python": ".".join(map(str, sys.version_info[:3])),
-    "is_old": sys.version_info < (3, 11),
     "lacks": [name for name in {[*NEEDED, *LINKED]!r} if lacks(name)],
     "nvcc": next((str(bin) for bin in wheels if (bin / "nvcc").is_file()), ""),
     "versions": {{d.name.lower(): d.version for d in reversed(every) if d.name}},
@@ -77,27 +78,22 @@ def workers_of(toolchain: Toolchain | None) -> Iterator[None]:
         WORKERS_OF.reset(token)
 
 
-def named_pythons(named: Sequence[str]) -> list[tuple[str, Path]]:
+def named_pythons(named: Sequence[str]) -> dict[str, Path]:
     """Read the options ``NAME=PYTHON``. Raises UsageError unless they are two, each with another
     name and a Python that its folder calls ``python3``, as workers do.
     """
-    pairs = [text.partition("=")[::2] for text in named]
-    if len(pairs) != 2 or len({name for name, _ in pairs}) != 2:
-        raise UsageError(
-            "--env takes two environments with different names",
-            hint="--env old=OLD/bin/python --env new=NEW/bin/python",
-        )
-    for name, path in pairs:
-        if not re.fullmatch(r"\w[\w.-]*", name):
-            raise UsageError(f"--env '{name}={path}' has no name", hint="--env NAME=PYTHON")
-        python = Path(path)
+    pythons = {
+        name: Path(path).absolute() for name, _, path in (each.partition("=") for each in named)
+    }
+    if len(named) != 2 or len(pythons) != 2:
+        raise UsageError("--env takes two environments with different names", hint=HINT)
+    for name, python in pythons.items():
         beside = python.with_name("python3")
-        if not (beside.is_file() and python.is_file() and beside.samefile(python)):
-            raise UsageError(
-                f"--env {name}: {path or 'nothing'} is not the python3 of an environment",
-                hint="name the bin/python3 of a virtual environment",
-            )
-    return [(name, Path(path).absolute()) for name, path in pairs]
+        if not (re.fullmatch(r"\w[\w.-]*", name) and python.is_file() and beside.is_file()):
+            raise UsageError(f"--env {name}: {python} is no Python with a name", hint=HINT)
+        if not beside.samefile(python):
+            raise UsageError(f"--env {name}: {beside} is another Python", hint=HINT)
+    return pythons
 
 
 def toolchain_of(name: str, python: Path, folder: Path, builds: Path) -> Toolchain:
@@ -106,11 +102,8 @@ def toolchain_of(name: str, python: Path, folder: Path, builds: Path) -> Toolcha
     code, text = ran([str(python), "-c", PROBE], "/", bounds.STARTING_SECONDS, environment)
     if code != 0:
         message = f"--env {name}: {python} does not run: {text.strip()[-500:]}"
-        raise UsageError(message, hint="name the bin/python3 of a virtual environment")
+        raise UsageError(message, hint=HINT)
     told = json.loads(text.splitlines()[-1])
-    if told["is_old"]:
-        message = f"--env {name}: it is Python {told['python']}"
-        raise EnvironmentLacks(message, hint="make the environment with Python 3.11 or newer")
     can_link = told["tag"] == sys.implementation.cache_tag
     packages = NEEDED if can_link else {**NEEDED, **LINKED}
     if missing := [packages[module] for module in told["lacks"] if module in packages]:
@@ -138,39 +131,20 @@ class Turns:
     """
 
     def __init__(self, sessions: int, is_open: Callable[[Timing, Timing], bool]) -> None:
-        self.wanted, self.is_open = sessions, is_open
-        self.has_more = True
-        self.turn = threading.Condition()
-        self.holder, self.stopped = 0, False
-        self.ended = [False, False]
-        self.timings: list[Timing | None] = [None, None]
+        self.sessions = self.wanted = sessions
+        self.is_open, self.stopped = is_open, False
+        self.timings: dict[int, Timing] = {}
+        self.free = (threading.Semaphore(1), threading.Semaphore(0))
 
-    @contextmanager
-    def of(self, place: int) -> Iterator[None]:
-        """Inside, one of both has the turn, but for while it waits between sessions."""
-        try:
-            self._wait(place)
-            yield
-        except BaseException:
-            self.stop()
-            raise
-        finally:
-            with self.turn:
-                self.ended[place] = True
-                self.turn.notify_all()
+    def take(self, place: int) -> None:
+        """Wait for a turn. Raises KeyboardInterrupt where the other has stopped."""
+        self.free[place].acquire()
+        if self.stopped:
+            raise KeyboardInterrupt
 
-    def stop(self) -> None:
-        with self.turn:
-            self.stopped = True
-            self.turn.notify_all()
-
-    def _wait(self, place: int) -> None:
-        with self.turn:
-            self.turn.wait_for(
-                lambda: self.stopped or self.holder == place or self.ended[1 - place]
-            )
-            if self.stopped:
-                raise KeyboardInterrupt
+    def end(self, place: int) -> None:
+        """Leave the GPU to the other."""
+        self.free[1 - place].release(MANY)
 
     def after_session(self, place: int, timing: Timing) -> Sequence[str]:
         """Hand over where it is time, and return the variants of the next session; () after the
@@ -178,13 +152,10 @@ class Turns:
         """
         done = len(timing.together)
         self.timings[place] = timing
-        first, second = self.timings
-        if place == 0 and done == self.wanted and self.has_more and first and second:
-            self.has_more = False
-            self.wanted *= 1 + self.is_open(first, second)
+        is_last = place == 0 and done == self.wanted == self.sessions and len(self.timings) == 2
+        if is_last and self.is_open(self.timings[0], self.timings[1]):
+            self.wanted *= 2
         if done % 2 != place:
-            with self.turn:
-                self.holder = 1 - place
-                self.turn.notify_all()
-            self._wait(place)
+            self.free[1 - place].release()
+            self.take(place)
         return sorted(timing.fingerprints) if done < self.wanted else ()
