@@ -18,9 +18,9 @@ from made_records import built_kernel
 from standin import ENVIRONMENT, Run, StandIn
 from workbench.app import gate as app_gate
 from workbench.cli.main import main
-from workbench.cuda.cubin import _attributes
+from workbench.cuda.cubin import ElfSection, _of_the_code
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.run import compilation, measurement
+from workbench.run import compilation, measurement, toolchains
 from workbench.run.process import WorkerEnd, worker_environment
 from workbench.run.protocol import Built, DeviceFound, Done, Event, SessionsDone, SessionsJob
 from workbench.run.toolchains import WORKERS_OF, Toolchain
@@ -123,25 +123,19 @@ def test_another_compiler_makes_other_code(
     assert {toolchain.name for toolchain, _ in seen} == {"old", "new"}
 
 
-def test_what_an_environment_lacks_is_linked(
-    tmp_path: Path, monkeypatch: Patch, pythons: Sequence[str]
-) -> None:
-    """Only for the same Python, and only what cannot be another version there."""
-    from workbench.run import toolchains
-
-    monkeypatch.setattr(toolchains, "LINKED", {**toolchains.LINKED, "typer": "typer"})
-    told = {
-        "tag": sys.implementation.cache_tag, "python": "3.11.7",
-        "lacks": ["typer"], "nvcc": "/x/bin", "versions": {},
-    }  # fmt: skip
+def test_what_an_environment_lacks_is_linked(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Only for the same Python: a compiled package is of one version."""
+    versions = dict.fromkeys(toolchains.NEEDED, "1")
+    told = [sys.implementation.cache_tag, "/x/bin", versions]
     monkeypatch.setattr(toolchains, "ran", lambda *a: (0, f"a warning\n{json.dumps(told)}"))
-    made = toolchains.toolchain_of("a", Path("/e/bin/python3"), tmp_path / "l", tmp_path / "b")
+    python = Path("/e/bin/python3")
+    made = toolchains.toolchain_of("a", python, tmp_path / "links", tmp_path / "builds")
     assert made.paths == ("/e/bin", "/x/bin")
-    assert {path.name for path in made.links.iterdir()} == {"typer", "workbench"}
-    told["tag"] = "cpython-399"
-    with pytest.raises(Exception, match="lacks typer") as error:
-        toolchains.toolchain_of("a", Path("/e/bin/python3"), tmp_path / "m", tmp_path / "b")
-    assert error.value.hint == "/e/bin/python3 -m pip install typer"  # type: ignore[attr-defined]
+    assert {path.name for path in made.links.iterdir()} == {*toolchains.LINKED, "workbench"}
+    told[0] = "cpython-399"
+    with pytest.raises(EnvironmentLacks, match="lacks msgspec and zstandard") as error:
+        toolchains.toolchain_of("a", python, tmp_path / "more", tmp_path / "builds")
+    assert error.value.hint == "/e/bin/python3 -m pip install msgspec zstandard"
 
 
 @pytest.mark.parametrize(
@@ -294,9 +288,10 @@ def test_an_error_of_one_environment_ends_the_other(
 
 
 def test_attributes_that_tell_of_the_compiler_alone_are_no_code() -> None:
-    old = bytes.fromhex("0437040082000000 031bff00 041704000100f021")
-    new = bytes.fromhex(
-        "0466040003000000 0437040087000000 041704000100f021 036b0100 026d0000 031bff00"
-    )
-    assert _attributes(old) == _attributes(new)
-    assert _attributes(old) != _attributes(new.replace(b"\xff", b"\xfe"))
+    def of_the_code(text: str) -> ElfSection:
+        return _of_the_code(ElfSection(".nv.info.k", len(bytes.fromhex(text)), bytes.fromhex(text)))
+
+    old = "0437040082000000 031bff00 041704000100f021"
+    new = "0466040003000000 0437040087000000 041704000100f021 036b0100 026d0000 031bff00"
+    assert of_the_code(old) == of_the_code(new)
+    assert of_the_code(old) != of_the_code(new.replace("ff", "fe"))

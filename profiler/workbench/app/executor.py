@@ -106,7 +106,7 @@ def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
     from msgspec import structs
 
     from workbench.judge.open_verdicts import open_pairs
-    from workbench.run.toolchains import Turns, workers_of
+    from workbench.run.toolchains import WORKERS_OF, Turns
 
     config = tasks[0].config
     sessions = config.timing.sessions_in_turns
@@ -134,9 +134,9 @@ def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         assert task.toolchain is not None
         try:
             turns.take(place)
-            with workers_of(task.toolchain):
-                after = partial(turns.after_session, place)
-                return perform(task, heard, task.toolchain.builds, after)
+            WORKERS_OF.set(task.toolchain)
+            after = partial(turns.after_session, place)
+            return perform(task, heard, task.toolchain.builds, after)
         except BaseException:
             turns.stopped = True
             raise

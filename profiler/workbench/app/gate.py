@@ -193,7 +193,7 @@ def with_machine_code(
         if isinstance(old, Built) and isinstance(new, Built) and codes(old) != codes(new):
             try:
                 result = code_of_builds(old, new, cubins, "")
-            except EnvironmentLacks as error:
+            except (EnvironmentLacks, UsageError) as error:  # no nvdisasm, or no room for binaries
                 executor.note(f"{error.message}; {error.hint}")
                 return changes
             change = replace(change, also=(*change.also, *map(_finding, result.kernels)))

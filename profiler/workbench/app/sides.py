@@ -25,7 +25,7 @@ from workbench.run.compilation import build_only
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, join, older
-from workbench.run.toolchains import Toolchain, workers_of
+from workbench.run.toolchains import WORKERS_OF, Toolchain
 from workbench.study.files import is_there
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
@@ -204,8 +204,8 @@ def build_all(
     def build(side: Side, names: list[str]) -> list[Built | Failed]:
         limit = side.workspace.config.limits.seconds_per_step
         builds = side.toolchain.builds if side.toolchain else cubins
-        with workers_of(side.toolchain):
-            return build_only(side.study, names, arch, limit, relay, builds)
+        WORKERS_OF.set(side.toolchain)
+        return build_only(side.study, names, arch, limit, relay, builds)
 
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:
         started = [(side, pool.submit(build, side, names)) for side, names in wanted]
@@ -248,8 +248,7 @@ class Together:
             )
 
     def timed(self, variant: str) -> TimedPair | None:
-        """The newer over the older; None where they were not timed in the same or paired sessions.
-        """
+        """The newer over the older; None where they were not timed together."""
         names = self.names(variant)
         old, new = (fullest_timing(measured, names) for measured, _ in self.sides)
         if old is None or new is None:

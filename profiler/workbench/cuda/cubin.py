@@ -65,7 +65,8 @@ def code_digests(cubin: bytes) -> dict[str, str]:
     module), and the functions that are no entries, since it may call them.
     """
     try:
-        parts = [s for s in sections(cubin) if _OWN.fullmatch(s.name) or _SHARED.fullmatch(s.name)]
+        every = (s for s in sections(cubin) if _OWN.fullmatch(s.name) or _SHARED.fullmatch(s.name))
+        parts = [_of_the_code(s) if s.name.startswith(_INFO) else s for s in every]
         names = [s.name.removeprefix(TEXT) for s in parts if s.name.startswith(TEXT)]
         entries = {name for name in names if any(s.name == f".nv.constant0.{name}" for s in parts)}
         return {name: _digest(parts, name, entries) for name in sorted(entries)}
@@ -81,21 +82,20 @@ def _digest(parts: list[ElfSection], kernel: str, entries: set[str]) -> str:
         if of in entries and of != kernel:
             continue
         name = section.name.replace(kernel, "") if of == kernel else section.name
-        is_info = name.startswith(_INFO)
-        body = b"".join(_attributes(section.body)) if is_info else section.body
-        digest.update(f"{name} {len(body) if is_info else section.size}\0".encode())
-        digest.update(body)
+        digest.update(f"{name} {section.size}\0".encode())
+        digest.update(section.body)
     return digest.hexdigest()
 
 
-def _attributes(body: bytes) -> list[bytes]:
-    """Split the attributes of a kernel, each a format, a number and two bytes: a value, or the size
+def _of_the_code(info: ElfSection) -> ElfSection:
+    """Sort the attributes of a kernel, each a format, a number and two bytes: a value, or the size
     of the value that follows.
     """
     attributes, place = [], 0
-    while place < len(body):
-        kind, _, size = struct.unpack_from("<BBH", body, place)
+    while place < info.size:
+        kind, _, size = struct.unpack_from("<BBH", info.body, place)
         end = place + 4 + (size if kind == _SIZED else 0)
-        attributes.append(body[place:end])
+        attributes.append(info.body[place:end])
         place = end
-    return sorted(each for each in attributes if not _OF_THE_COMPILER.fullmatch(each))
+    body = b"".join(sorted(a for a in attributes if not _OF_THE_COMPILER.fullmatch(a)))
+    return ElfSection(info.name, len(body), body)

@@ -12,11 +12,10 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 
 from workbench import bounds
@@ -24,30 +23,20 @@ from workbench.cuda.nvcc import ran
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Timing
 
-NEEDED = {"torch": "torch", "numpy": "numpy", "cuda.core": "cuda-core"}  # of the environment
-LINKED = {"msgspec": "msgspec", "zstandard": "zstandard"}  # or else of this one
+NEEDED, LINKED = ("torch", "numpy", "cuda-core"), ("msgspec", "zstandard")  # distributions
 MANY = 1000  # more turns than there are
 PACKAGE = Path(__file__).resolve().parents[1]
 HINT = "--env old=OLD/bin/python3 --env new=NEW/bin/python3, of virtual environments"
-PROBE = f"""
+PROBE = """
 import json, sys
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
-def lacks(name):
-    try:
-        return find_spec(name) is None
-    except ModuleNotFoundError:
-        return True
 every = list(metadata.distributions())  # the first of a name is imported
 wheels = [Path(entry, "nvidia", "cu13", "bin") for entry in sys.path]
-print(json.dumps({{
-    "tag": sys.implementation.cache_tag,
-    "python": ".".join(map(str, sys.version_info[:3])),
-    "lacks": [name for name in {[*NEEDED, *LINKED]!r} if lacks(name)],
-    "nvcc": next((str(bin) for bin in wheels if (bin / "nvcc").is_file()), ""),
-    "versions": {{d.name.lower(): d.version for d in reversed(every) if d.name}},
-}}))
+nvcc = next((str(bin) for bin in wheels if (bin / "nvcc").is_file()), "")
+versions = {d.name.lower(): d.version for d in reversed(every) if d.name}
+versions["python"] = ".".join(map(str, sys.version_info[:3]))
+print(json.dumps([sys.implementation.cache_tag, nvcc, versions]))
 """
 
 
@@ -65,17 +54,8 @@ class Toolchain:
     versions: Mapping[str, str]
 
 
+# The environment whose workers a thread starts; None: this Python's.
 WORKERS_OF: ContextVar[Toolchain | None] = ContextVar("WORKERS_OF", default=None)
-
-
-@contextmanager
-def workers_of(toolchain: Toolchain | None) -> Iterator[None]:
-    """Inside, in this thread, workers are those of a toolchain; None: of this Python."""
-    token = WORKERS_OF.set(toolchain)
-    try:
-        yield
-    finally:
-        WORKERS_OF.reset(token)
 
 
 def named_pythons(named: Sequence[str]) -> dict[str, Path]:
@@ -101,12 +81,11 @@ def toolchain_of(name: str, python: Path, folder: Path, builds: Path) -> Toolcha
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     code, text = ran([str(python), "-c", PROBE], "/", bounds.STARTING_SECONDS, environment)
     if code != 0:
-        message = f"--env {name}: {python} does not run: {text.strip()[-500:]}"
-        raise UsageError(message, hint=HINT)
-    told = json.loads(text.splitlines()[-1])
-    can_link = told["tag"] == sys.implementation.cache_tag
-    packages = NEEDED if can_link else {**NEEDED, **LINKED}
-    if missing := [packages[module] for module in told["lacks"] if module in packages]:
+        why = text.strip()[-500:]
+        raise UsageError(f"--env {name}: {python} does not run: {why}", hint=HINT)
+    tag, nvcc, versions = json.loads(text.splitlines()[-1])
+    needed = NEEDED if tag == sys.implementation.cache_tag else NEEDED + LINKED
+    if missing := [each for each in needed if each not in versions]:
         raise EnvironmentLacks(
             f"--env {name}: the environment lacks {' and '.join(missing)}",
             hint=f"{python} -m pip install {' '.join(missing)}",
@@ -114,15 +93,11 @@ def toolchain_of(name: str, python: Path, folder: Path, builds: Path) -> Toolcha
     folder.mkdir(parents=True)
     builds.mkdir(parents=True, exist_ok=True)
     (folder / "workbench").symlink_to(PACKAGE)
-    for module in told["lacks"]:
-        spec = find_spec(module)
-        assert spec is not None
-        assert spec.origin is not None
-        (folder / module).symlink_to(Path(spec.origin).parent)
-    paths = tuple(filter(None, (str(python.parent), told["nvcc"])))
-    return Toolchain(
-        name, python, paths, folder, builds, {**told["versions"], "python": told["python"]}
-    )
+    for module in LINKED:
+        if module not in versions:
+            (folder / module).symlink_to(Path(str(import_module(module).__file__)).parent)
+    paths = (str(python.parent), *filter(None, (nvcc,)))
+    return Toolchain(name, python, paths, folder, builds, versions)
 
 
 class Turns:
