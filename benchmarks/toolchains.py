@@ -13,32 +13,37 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
+import shlex
 import subprocess
 import sys
 import venv
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.strangers import strangers
+from benchmarks.strangers import REFERENCES, strangers
 
-from workbench.app.kernel_code import kept_cubins, listing_of
+from workbench.app.kernel_code import kept_cubins
 from workbench.app.sides import build_all, side_of
-from workbench.derive.code_diff import CodeDiff, machine_code_diff
-from workbench.derive.source_diff import Listing
+from workbench.cuda.cubin import TEXT, sections
+from workbench.derive.code_diff import sizes_and_summary
+from workbench.errors import WorkbenchError
 from workbench.evidence.records import BuiltKernel
+from workbench.ncu.disassembly import kind_of
 from workbench.ncu.nvdisasm import disassembled
-from workbench.run.protocol import Built, Failed
+from workbench.problems.detect import read_problem
+from workbench.problems.problem import Request
+from workbench.problems.writing import TrialFacts, write
+from workbench.run.protocol import Failed
 from workbench.run.repository import Commit
 from workbench.run.toolchains import Toolchain, toolchain_of
 from workbench.study.workspace import find_workspace
 
-ARCH = "sm_90a"
+ARCH, AT_ONCE = "sm_90a", 3
 HEADERS = ("nvidia-cuda-runtime", "nvidia-cuda-cccl")  # of nvcc's own minor version
 # Kernels of studies ask for NVRTC: in an environment of nvcc they are compiled by that.
 BY_NVCC = """
@@ -90,75 +95,90 @@ class Compiled:
     def binaries(self) -> Mapping[str, bytes]:
         return kept_cubins(self.builds)
 
-    def listing(self, kernel: BuiltKernel) -> Listing:
-        return listing_of(disassembled(self.binaries[kernel.code], kernel.kernel)[kernel.kernel])
+    def size(self, kernel: BuiltKernel) -> int:
+        """Instructions of 16 bytes, with the padding at the end."""
+        name = f"{TEXT}{kernel.kernel}"
+        return sum(s.size for s in sections(self.binaries[kernel.code]) if s.name == name) // 16
+
+    def kinds(self, kernel: BuiltKernel) -> Counter[str]:
+        code = disassembled(self.binaries[kernel.code], kernel.kernel)[kernel.kernel]
+        return Counter(kind_of(text) for _, text in code)
 
 
-def kept(folder: Path, clones: Path | None) -> Iterator[Path]:
-    """Workspaces to compile: this repository's, and one of public files written by ``try``."""
+def workspaces(folder: Path, clones: Path | None) -> Iterator[Path]:
+    """This repository's, and one of public CUDA files written as ``try`` writes them."""
     yield Path(__file__).parents[1]
     if clones is None:
         return
     root = folder / "public"
-    (root / "kernels").mkdir(parents=True, exist_ok=True)
-    (root / "workbench.toml").touch()
-    for stranger in strangers():
-        launched = re.search(r"--launch '(\w+)", stranger.arguments)
+    for number, stranger in enumerate(strangers()):
         is_cuda = stranger.path.endswith((".cu", ".cuh")) and "correct" in stranger.expected
-        name = launched[1].lower() if launched else ""
-        if not is_cuda or not launched or (root / "kernels" / name).exists():
+        if not is_cuda or "--launch" not in stranger.arguments:
             continue
-        command = [*stranger.command(clones), "--keep", name, "--project", str(root)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if not (root / "kernels" / name).exists():
-            print(f"left out: {stranger.label}: {done.stderr.strip()[-200:]}", flush=True)
+        words = shlex.split(stranger.arguments.replace("{vs}", str(REFERENCES)))
+        options: dict[str, list[str]] = defaultdict(list)
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            options[option].append(value)
+        request = Request(
+            source=clones / stranger.repository / stranger.path,
+            inputs=tuple(options["--input"]),
+            outputs=tuple(options["--output"]),
+            versus="".join(options["--vs"]),
+            launch="".join(options["--launch"]),
+            name=f"public{number}",
+        )
+        try:
+            problem = read_problem(request)
+            write(replace(problem, name=f"public{number}"), root, TrialFacts())
+        except WorkbenchError as error:
+            print(f"left out: {stranger.label}: {error.message.splitlines()[0]}", flush=True)
     yield root
 
 
-def compiled(folder: Path, kind: str, version: str, workspaces: Sequence[Path]) -> Compiled:
+def compiled(folder: Path, kind: str, version: str, roots: Sequence[Path]) -> Compiled:
     """Build all variants, or read what an earlier call has built."""
-    name, index = f"{kind}-{version}", folder / f"{kind}-{version}.json"
-    builds = folder / "builds" / name
-    if not index.is_file():
-        python = environment(folder, kind, version) / "bin" / "python3"
-        (links := folder / "links").mkdir(exist_ok=True)
-        toolchain = toolchain_of(name, python, links / f"{name}-{os.getpid()}", builds)
-        kernels: dict[str, dict[str, Any]] = {}
-        failed: dict[str, str] = {}
-        for label, key, event in built(toolchain, workspaces):
-            if isinstance(event, Failed):
-                failed[f"{label} {key}"] = event.error.message
-                continue
-            for kernel, defines in zip(event.kernels, event.defines, strict=True):
-                if kernel.code:
-                    name_of_it = f"{label} {kernel.source} {kernel.kernel} {defines}"
-                    kernels.setdefault(name_of_it, {**fields_of(kernel), "variants": []})
-                    kernels[name_of_it]["variants"].append(key)
-        index.write_text(json.dumps({"kernels": kernels, "failed": failed}, indent=1))
-    told = json.loads(index.read_text())
-    every = {}
-    for key, kernel in told["kernels"].items():
-        del kernel["variants"]
-        every[key] = BuiltKernel(**kernel)
-    return Compiled(name, every, told["failed"], builds)
+    name, builds = f"{kind}-{version}", folder / "builds" / f"{kind}-{version}"
+    kernels: dict[str, BuiltKernel] = {}
+    failed: dict[str, str] = {}
+    for root in roots:
+        index = folder / f"{name}-{root.name}.json"
+        if not index.is_file():
+            python = environment(folder, kind, version) / "bin" / "python3"
+            links = folder / "links" / f"{name}-{os.getpid()}-{root.name}"
+            toolchain = toolchain_of(name, python, links, builds)
+            index.write_text(json.dumps(built(toolchain, root), indent=1))
+        told = json.loads(index.read_text())
+        failed |= told["failed"]
+        for key, kernel in told["kernels"].items():
+            kernels[key] = BuiltKernel(**{k: v for k, v in kernel.items() if k != "variants"})
+    return Compiled(name, kernels, failed, builds)
+
+
+def built(toolchain: Toolchain, root: Path) -> dict[str, dict[str, Any]]:
+    """Build a workspace: kernels with the variants that launch them, and what failed."""
+    workspace, commit = find_workspace(root), Commit(toolchain.name, toolchain.name)
+    sides = [
+        side_of(commit, workspace, study, toolchain=toolchain) for study in workspace.studies()
+    ]
+    wanted = [(s, s.names) for s in sides if list(s.study.folder.glob("*.cu*"))]
+    for first in range(0, len(wanted), AT_ONCE):
+        build_all(wanted[first : first + AT_ONCE], ARCH, lambda event: None, toolchain.builds)
+    kernels: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
+    for side, variant, event in ((s, v, e) for s in sides for v, e in s.built.items()):
+        if isinstance(event, Failed):
+            failed[f"{side.study.name} {variant}"] = event.error.message
+            continue
+        for kernel, defines in zip(event.kernels, event.defines, strict=True):
+            if kernel.code:
+                key = f"{side.study.name} {kernel.source} {kernel.kernel} {defines}".strip()
+                kernels.setdefault(key, {**fields_of(kernel), "variants": []})
+                kernels[key]["variants"].append(variant)
+    return {"kernels": kernels, "failed": failed}
 
 
 def fields_of(kernel: BuiltKernel) -> dict[str, object]:
     return {name: getattr(kernel, name) for name in kernel.__struct_fields__}
-
-
-def built(
-    toolchain: Toolchain, workspaces: Sequence[Path]
-) -> Iterator[tuple[str, str, Built | Failed]]:
-    for root in workspaces:
-        workspace = find_workspace(root)
-        for study in workspace.studies():
-            commit = Commit(toolchain.name, toolchain.name)
-            side = side_of(commit, workspace, study, toolchain=toolchain)
-            names = [n for n in side.names if list(side.study.folder.glob("*.cu*"))]
-            build_all([(side, names)], ARCH, lambda event: None, toolchain.builds)
-            for name, event in side.built.items():
-                yield study, name, event
 
 
 @dataclass(frozen=True)
@@ -166,64 +186,61 @@ class Change:
     """A kernel that two versions compile to other code."""
 
     key: str
-    before: BuiltKernel
-    after: BuiltKernel
-    diff: CodeDiff
+    sides: tuple[tuple[Compiled, BuiltKernel], tuple[Compiled, BuiltKernel]]
 
-    @property
-    def spills(self) -> tuple[int, int]:
-        old, new = ((k.spill_store_bytes + k.spill_load_bytes) for k in (self.before, self.after))
+    def both(self, figure: str) -> tuple[int, int]:
+        """Instructions, registers or bytes of spills before and after."""
+        old, new = (
+            {
+                "instructions": by.size(kernel),
+                "registers": kernel.registers,
+                "spills": kernel.spill_store_bytes + kernel.spill_load_bytes,
+            }[figure]
+            for by, kernel in self.sides
+        )
         return old, new
 
+    def moved(self, figure: str) -> int:
+        old, new = self.both(figure)
+        return new - old
+
     def line(self) -> str:
-        facts = [self.diff.sentence()]
-        if self.before.registers != self.after.registers:
-            facts.append(f"registers {self.before.registers} → {self.after.registers}")
-        if self.spills[0] != self.spills[1]:
-            facts.append(f"spills {self.spills[0]} → {self.spills[1]} bytes")
+        kinds = [by.kinds(kernel) for by, kernel in self.sides]
+        facts = [sizes_and_summary(*kinds)]
+        for figure in ("registers", "spills"):
+            if self.moved(figure):
+                facts.append("{} {} → {}".format(figure, *self.both(figure)))
         return f"  {self.key}: {'; '.join(facts)}"
 
 
 def changes(old: Compiled, new: Compiled) -> list[Change]:
     """Compare the kernels that both compile."""
-    made = []
-    for key, before in old.kernels.items():
-        after = new.kernels.get(key)
-        if after is not None and after.code != before.code:
-            diff = machine_code_diff(old.listing(before), new.listing(after))
-            made.append(Change(key, before, after, diff))
-    return made
+    return [
+        Change(key, ((old, kernel), (new, new.kernels[key])))
+        for key, kernel in old.kernels.items()
+        if key in new.kernels and new.kernels[key].code != kernel.code
+    ]
 
 
 def table(every: Sequence[Compiled], shown: int) -> Iterator[str]:
     """A line for each version after the first, and the largest changes."""
-    yield f"{'':26} kernels  same  other   instructions      registers   spills"
-    yield f"{'':26}                code  fewer   more   fewer   more  other"
+    yield f"{'':28} kernels   same  other   instructions     registers        spills"
+    yield f"{'':28}           code   code  fewer   more  fewer   more  fewer   more"
     pairs = [*pairwise(every), *([(every[0], every[-1])] if len(every) > 2 else [])]
     listed: list[str] = []
     for old, new in pairs:
-        both = old.kernels.keys() & new.kernels.keys()
+        both = len(old.kernels.keys() & new.kernels.keys())
         moved = changes(old, new)
-        count: Counter[str] = Counter()
-        for change in moved:
-            sizes = [sum(side.values()) for side in change.diff.numbers]
-            count["fewer"] += sizes[1] < sizes[0]
-            count["more"] += sizes[1] > sizes[0]
-            count["less registers"] += change.after.registers < change.before.registers
-            count["more registers"] += change.after.registers > change.before.registers
-            count["spills"] += change.spills[0] != change.spills[1]
+        counts = [
+            sum(sign * change.moved(figure) > 0 for change in moved)
+            for figure in ("instructions", "registers", "spills")
+            for sign in (-1, 1)
+        ]
         name = f"{old.name} → {new.name.partition('-')[2]}"
-        yield (
-            f"{name:26} {len(both):7} {len(both) - len(moved):5} {len(moved):6}"
-            f" {count['fewer']:6} {count['more']:6} {count['less registers']:7}"
-            f" {count['more registers']:6} {count['spills']:6}"
-        )
-        moved.sort(
-            key=lambda c: (
-                abs(c.after.registers - c.before.registers) + abs(c.spills[1] - c.spills[0])
-            )
-        )
-        listed += ["", name, *(change.line() for change in moved[::-1][:shown])]
+        numbers = (both, both - len(moved), len(moved), *counts)
+        yield f"{name:28} {numbers[0]:7}" + "".join(f"{number:7}" for number in numbers[1:])
+        moved.sort(key=lambda c: (abs(c.moved("spills")), abs(c.moved("registers"))), reverse=True)
+        listed += ["", name, *(change.line() for change in moved[:shown])]
         failed = {k: v for k, v in new.failed.items() if k not in old.failed}
         listed += [f"  fails: {k}: {v.splitlines()[0]}" for k, v in failed.items()]
     yield from listed
@@ -239,13 +256,13 @@ def main() -> None:
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    workspaces = list(kept(folder, given.clones))
+    roots = list(workspaces(folder, given.clones))
     if given.kind == "nvrtc":  # programs are compiled by nvcc where there is one
         (folder / "none").mkdir(exist_ok=True)
         os.environ["PATH"] = str(folder / "none")
     every = []
     for version in given.version:
-        every.append(compiled(folder, given.kind, version, workspaces))
+        every.append(compiled(folder, given.kind, version, roots))
         last = every[-1]
         print(
             f"{last.name}: {len(last.kernels)} kernels, {len(last.failed)} variants failed",

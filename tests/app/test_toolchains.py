@@ -17,13 +17,17 @@ from answers import Capsys, Patch, error_of
 from made_records import built_kernel
 from standin import ENVIRONMENT, Run, StandIn
 from workbench.app import gate as app_gate
+from workbench.app.sides import side_of
 from workbench.cli.main import main
 from workbench.cuda.cubin import ElfSection, _of_the_code
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.judge.commits import AtCommit
 from workbench.run import compilation, measurement, toolchains
 from workbench.run.process import WorkerEnd, worker_environment
 from workbench.run.protocol import Built, DeviceFound, Done, Event, SessionsDone, SessionsJob
+from workbench.run.repository import Commit
 from workbench.run.toolchains import WORKERS_OF, Toolchain
+from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 
 SLOW = "if (i < n) out[i] = __fmaf_rn(x[i], 3.f, -x[i]);"
@@ -145,8 +149,8 @@ def test_what_an_environment_lacks_is_linked(tmp_path: Path, monkeypatch: Patch)
         (["HEAD", "--env", "a=b"], "and not both"),
         (["--env", "a={python}"], "two environments with different names"),
         (["--env", "a={python}", "--env", "a={python}"], "two environments with different names"),
-        (["--env", "a={python}", "--env", "={python}"], "is no Python with a name"),
-        (["--env", "a={python}", "--env", "b=/nowhere/python3"], "is no Python with a name"),
+        (["--env", "a={python}", "--env", "={python}"], "is no python3 with a name"),
+        (["--env", "a={python}", "--env", "b=/nowhere/python3"], "is no python3 with a name"),
         (["--env", "a={python}", "--env", "b={empty}"], "lacks torch and numpy and cuda-core"),
     ],
 )
@@ -285,6 +289,21 @@ def test_an_error_of_one_environment_ends_the_other(
     monkeypatch.setattr(StandIn, "session", session)
     assert "the new one stopped" in error_of(capsys, "gate", *pythons, project=root)
     assert "".join(order) == "onn"
+
+
+def test_a_reference_of_torch_is_a_control_if_no_library_differs() -> None:
+    """Where all machine code is other code. A copy in CUDA C is compiled by what differs."""
+    workspace = find_workspace(Path(__file__).parents[2])
+    study = side_of(Commit("new", "new"), workspace, "transpose")
+
+    def at(**packages: str) -> AtCommit:
+        versions = {"torch": "1", "nvidia-cuda-nvrtc": "1", **packages}
+        return AtCommit("f", "p", "h", "m", packages=versions)
+
+    old, new = at(), at(**{"nvidia-cuda-nvrtc": "2"})
+    assert app_gate.is_control(study, "eager", old, new)
+    assert not app_gate.is_control(study, "copy", old, new)
+    assert not app_gate.is_control(study, "eager", old, at(torch="2"))
 
 
 def test_attributes_that_tell_of_the_compiler_alone_are_no_code() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.study.model import Study
     from workbench.study.workspace import Workspace
 
-Hear = Callable[[Any], None]  # takes an event
+Hear = Callable[[Any], Any]  # takes an event
 TRIED_BY = 3  # workers of a try without ncu's: trial call, check, sessions
 
 
@@ -99,61 +99,41 @@ def perform(
     ).run()
 
 
-def in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
+def perform_in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
     """Perform a task of each of two toolchains; their sessions alternate on the GPU."""
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
     from msgspec import structs
 
     from workbench.judge.open_verdicts import open_pairs
-    from workbench.run.toolchains import WORKERS_OF, Turns
+    from workbench.run.toolchains import WORKERS_OF, even, in_turns
 
     config = tasks[0].config
-    sessions = config.timing.sessions_in_turns
+    sessions, limit = even(config.timing.sessions), 2 * config.timing.seconds
+    timing = structs.replace(
+        config.timing,
+        sessions=1,
+        max_sessions=2 * sessions,
+        seconds=limit,
+        references_alone=False,
+    )
 
     def is_open(old: Timing, new: Timing) -> bool:
         pairs = [(name, name) for name in old.chained & new.chained]
         return bool(open_pairs(old, pairs, config.gate, new, sessions))
 
-    turns = Turns(sessions, is_open)
-    timing = structs.replace(
-        config.timing,
-        sessions=1,
-        max_sessions=2 * sessions,
-        seconds=2 * config.timing.seconds,
-        references_alone=False,
-    )
+    def performed(task: Task, after: Hear, look: Callable[[], None]) -> MeasuredPlan:
+        def heard(event: Any) -> None:
+            look()
+            hear(event)
 
-    def heard(event: Any) -> None:
-        if turns.stopped:
-            raise KeyboardInterrupt
-        hear(event)
-
-    def performed(place: int, task: Task) -> MeasuredPlan:
+        WORKERS_OF.set(task.toolchain)
+        builds = task.toolchain.builds if task.toolchain else None
         task = replace(task, config=structs.replace(task.config, timing=timing))
-        assert task.toolchain is not None
-        try:
-            turns.take(place)
-            WORKERS_OF.set(task.toolchain)
-            after = partial(turns.after_session, place)
-            return perform(task, heard, task.toolchain.builds, after)
-        except BaseException:
-            turns.stopped = True
-            raise
-        finally:
-            turns.end(place)
+        return perform(task, heard, builds, after)
 
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        futures = [pool.submit(performed, *each) for each in enumerate(tasks)]
-        try:
-            for future in as_completed(futures):
-                future.result()  # the first error, and not how it stopped the other
-        except BaseException:
-            turns.stopped = True
-            raise
-    if any(future.result().interrupted for future in futures):
+    plans = in_turns([partial(performed, task) for task in tasks], sessions, is_open)
+    if any(plan.interrupted for plan in plans):
         raise Interrupted
-    return [future.result() for future in futures]
+    return plans
 
 
 class Executor(ABC):
@@ -299,10 +279,10 @@ class Local(Executor):
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         from workbench.run.protocol import TrialJob
 
-        plans = []
-        if tasks[0].toolchain is not None:
+        if tasks[0].toolchain:
             with self.spending(tasks[0]):
-                return in_turns(tasks, hear)
+                return perform_in_turns(tasks, hear)
+        plans = []
         for task in tasks:
             on_gpu = not isinstance(task.instead, TrialJob)
             with self.spending(task) if on_gpu else nullcontext():

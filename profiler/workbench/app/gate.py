@@ -10,12 +10,22 @@ from pathlib import Path
 from workbench.app.executor import Executor
 from workbench.app.kernel_code import KernelCode, code_of_builds
 from workbench.app.measure import collectable
-from workbench.app.sides import Side, Together, build_all, measure_together, recorded_anew, side_of
+from workbench.app.sides import (
+    Side,
+    Together,
+    build_all,
+    measure_together,
+    recorded_anew,
+    side_of,
+    toolchains_of,
+)
 from workbench.app.target import require_arch
 from workbench.children import temporary_folder
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError, unknown
 from workbench.judge.commits import (
+    AtCommit,
     VariantChange,
+    changed_packages,
     changed_rules,
     is_same,
     judge_change,
@@ -25,9 +35,10 @@ from workbench.judge.findings import Finding, finding
 from workbench.run import machine
 from workbench.run.protocol import Built
 from workbench.run.repository import Commit, Repository, repository_of
-from workbench.run.toolchains import Toolchain, named_pythons, toolchain_of
+from workbench.run.toolchains import named_pythons, toolchain_of
 from workbench.study.files import resolved
-from workbench.study.sources import plain_digest
+from workbench.study.front_ends import LIBRARY, front_ends_of
+from workbench.study.sources import plain_digest, source_files
 from workbench.study.workspace import Workspace
 from workbench.words import Cause, Move, shown
 
@@ -114,10 +125,6 @@ def changed_sources(base: Side, head: Side) -> list[str]:
     return [n for n in shared if base.prints.of_sources(n) != head.prints.of_sources(n)]
 
 
-def toolchains_of(*sides: Side) -> list[Toolchain]:
-    return [side.toolchain for side in sides if side.toolchain]
-
-
 def plain_of(side: Side, name: str) -> str:
     return plain_digest(side.study, side.study.variants[name])
 
@@ -143,6 +150,14 @@ def compile_sides(
             build_all([each for each in wanted if each[1]], arch, hear, cubins)
 
 
+def is_control(head: Side, name: str, before: AtCommit, after: AtCommit) -> bool:
+    """Whether two environments run the same: a reference of torch's own kernels does, too."""
+    is_torchs = front_ends_of(source_files(head.study, head.study.variants[name])) == (LIBRARY,)
+    is_reference = name == head.study.ladder.primary_reference and is_torchs
+    libraries = changed_packages(before, after, Cause.LIBRARY)
+    return is_same(before, after) or (is_reference and not libraries)
+
+
 def compare(
     executor: Executor,
     base: Side,
@@ -163,7 +178,9 @@ def compare(
     open_ = collectable(executor, head.study, open_, toolchains_of(base, head))
     together: Together | None = None
     if tier and open_ and executor.gpu is not None:
-        same = [n for n, (old, new) in sides.items() if old and new and is_same(old, new)]
+        same = [
+            n for n, (old, new) in sides.items() if old and new and is_control(head, n, old, new)
+        ]
         together = measure_together(
             executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer,
             same=same,

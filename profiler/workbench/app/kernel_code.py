@@ -100,9 +100,7 @@ def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> Ma
 
 
 def kept_cubins(folder: Path) -> dict[str, bytes]:
-    """Digest of a kernel's machine code to the binary that has it, of builds in a folder, or below
-    it.
-    """
+    """Digest of a kernel's machine code to the binary that has it, in or below a folder."""
     binaries = {}
     for path in sorted(folder.rglob(CUBINS)):
         kept = json.loads(contents(path))

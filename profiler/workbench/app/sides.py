@@ -25,7 +25,7 @@ from workbench.run.compilation import build_only
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, join, older
-from workbench.run.toolchains import WORKERS_OF, Toolchain
+from workbench.run.toolchains import WORKERS_OF, Toolchain, even
 from workbench.study.files import is_there
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
@@ -155,6 +155,10 @@ def wrong_in(evidence: VariantEvidence | None) -> str:
     checks = evidence.checks if evidence else {}
     bad = {shape: c for shape, c in checks.items() if c.status not in HARMLESS}
     return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
+
+
+def toolchains_of(*sides: Side) -> list[Toolchain]:
+    return [side.toolchain for side in sides if side.toolchain]
 
 
 def side_of(
@@ -297,13 +301,10 @@ def measure_together(
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
     paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
     task = Task(paid, study, workspace.config, target, plan, deciding)
-    tasks = [task]
-    if head.toolchain:
-        tasks = [
-            replace(task, toolchain=t, folder=EvidenceFolder(folder / t.name / gpu.slug))
-            for t in (base.toolchain, head.toolchain)
-            if t
-        ]
+    tasks = [
+        replace(task, toolchain=each, folder=EvidenceFolder(folder / each.name / gpu.slug))
+        for each in toolchains_of(base, head)
+    ] or [task]
     results = executor.measure(tasks)
     every: list[Measured] = [
         (
@@ -312,7 +313,7 @@ def measure_together(
         )
         for task, result in zip(tasks, results, strict=True)
     ]
-    planned = workspace.config.timing.sessions_in_turns if head.toolchain else 0
+    planned = even(workspace.config.timing.sessions) if head.toolchain else 0
     return Together((every[0], every[-1]), control, planned)
 
 

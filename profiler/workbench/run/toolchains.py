@@ -13,16 +13,21 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 from workbench import bounds
 from workbench.cuda.nvcc import ran
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence.records import Timing
 
+R = TypeVar("R")
+After = Callable[[Timing], Sequence[str]]
 NEEDED, LINKED = ("torch", "numpy", "cuda-core"), ("msgspec", "zstandard")  # distributions
 MANY = 1000  # more turns than there are
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -69,10 +74,9 @@ def named_pythons(named: Sequence[str]) -> dict[str, Path]:
         raise UsageError("--env takes two environments with different names", hint=HINT)
     for name, python in pythons.items():
         beside = python.with_name("python3")
-        if not (re.fullmatch(r"\w[\w.-]*", name) and python.is_file() and beside.is_file()):
-            raise UsageError(f"--env {name}: {python} is no Python with a name", hint=HINT)
-        if not beside.samefile(python):
-            raise UsageError(f"--env {name}: {beside} is another Python", hint=HINT)
+        is_named = re.fullmatch(r"\w[\w.-]*", name)
+        if not (is_named and python.is_file() and beside.is_file() and beside.samefile(python)):
+            raise UsageError(f"--env {name}: {python} is no python3 with a name", hint=HINT)
     return pythons
 
 
@@ -100,37 +104,56 @@ def toolchain_of(name: str, python: Path, folder: Path, builds: Path) -> Toolcha
     return Toolchain(name, python, paths, folder, builds, versions)
 
 
-class Turns:
-    """Two measurements take turns on the GPU, session by session: A B B A A B B A. Both have so
+def even(sessions: int) -> int:
+    return sessions + sessions % 2
+
+
+def in_turns(
+    works: Sequence[Callable[[After, Callable[[], None]], R]],
+    sessions: int,
+    is_open: Callable[[Timing, Timing], bool],
+) -> list[R]:
+    """Let two measurements take turns on the GPU, session by session: A B B A A B B A. Both have so
     many ``sessions``, an even number, and as many again if ``is_open`` says so of their timings.
+    Each works in a thread, with a function that waits after a session and returns the variants of
+    the next, () after the last, and another that raises KeyboardInterrupt if the other has stopped.
     """
+    free = threading.Semaphore(1), threading.Semaphore(0)
+    timings: dict[int, Timing] = {}
+    stopped, wanted = threading.Event(), sessions
 
-    def __init__(self, sessions: int, is_open: Callable[[Timing, Timing], bool]) -> None:
-        self.sessions = self.wanted = sessions
-        self.is_open, self.stopped = is_open, False
-        self.timings: dict[int, Timing] = {}
-        self.free = (threading.Semaphore(1), threading.Semaphore(0))
-
-    def take(self, place: int) -> None:
-        """Wait for a turn. Raises KeyboardInterrupt where the other has stopped."""
-        self.free[place].acquire()
-        if self.stopped:
+    def look() -> None:
+        if stopped.is_set():
             raise KeyboardInterrupt
 
-    def end(self, place: int) -> None:
-        """Leave the GPU to the other."""
-        self.free[1 - place].release(MANY)
-
-    def after_session(self, place: int, timing: Timing) -> Sequence[str]:
-        """Hand over where it is time, and return the variants of the next session; () after the
-        last.
-        """
-        done = len(timing.together)
-        self.timings[place] = timing
-        is_last = place == 0 and done == self.wanted == self.sessions and len(self.timings) == 2
-        if is_last and self.is_open(self.timings[0], self.timings[1]):
-            self.wanted *= 2
+    def after(place: int, timing: Timing) -> Sequence[str]:
+        nonlocal wanted
+        timings[place], done = timing, len(timing.together)
+        if place == 0 and done == wanted == sessions and len(timings) == 2:
+            wanted *= 1 + is_open(timings[0], timings[1])
         if done % 2 != place:
-            self.free[1 - place].release()
-            self.take(place)
-        return sorted(timing.fingerprints) if done < self.wanted else ()
+            free[1 - place].release()
+            free[place].acquire()
+            look()
+        return sorted(timing.fingerprints) if done < wanted else ()
+
+    def worked(place: int) -> R:
+        free[place].acquire()
+        try:
+            look()
+            return works[place](partial(after, place), look)
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            free[1 - place].release(MANY)
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        futures = [pool.submit(worked, place) for place in range(len(works))]
+        try:
+            for future in as_completed(futures):
+                future.result()  # the first error, and not how it stopped the other
+        except BaseException:
+            stopped.set()
+            raise
+    return [future.result() for future in futures]

@@ -56,11 +56,6 @@ class TimingSettings(TomlTable, frozen=True):
     references_alone: bool = True
     referee: bool = True
 
-    @property
-    def sessions_in_turns(self) -> int:
-        """An even number: the sessions of two environments alternate as A B B A."""
-        return self.sessions + self.sessions % 2
-
 
 class Limits(TomlTable, frozen=True):
     """Time limits.
