@@ -19,7 +19,7 @@ from workbench.judge.findings import Finding, sentence, sentences
 from workbench.judge.ladder import Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
-from workbench.render.document import advice, hunks, limits, phrases, variant
+from workbench.render.document import advice, hunks, limits, variant
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -156,7 +156,7 @@ def program_ladder(steps: Sequence[ProgramStep]) -> Table:
     fields: list[Field[ProgramStep]] = [
         field("variant", "variant", lambda s: s.kept.variant),
         numeric("time", "kernels (µs)", lambda s: figure_cell(s.microseconds), rank=1),
-        field("ratio", "speedup", lambda s: phrases.with_cycles(s.speedup_over_parent), rank=1),
+        field("ratio", "speedup", lambda s: with_cycles(s.speedup_over_parent), rank=1),
         field("verdict", "verdict", lambda s: s.verdict.label),
         field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
         counter("memory_pct", "memory (%)"),
