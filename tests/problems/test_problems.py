@@ -30,7 +30,7 @@ from workbench.run.worker.device import on_cpu
 from workbench.run.worker.opened import Opened
 from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.trial_call import TrialRun
-from workbench.study.sources import source_files
+from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult
 
@@ -310,6 +310,18 @@ def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, builds_here: None, caps
     write(found, tmp_path, TrialFacts())
     built = json_of(capsys, "build", "baseline", project=tmp_path)["builds"][0]
     assert built["kernels"][0]["registers"] > 0
+
+
+def test_flags_of_nvcc_belong_to_what_it_compiles(tmp_path: Path, monkeypatch: Patch) -> None:
+    def prints(source: Path, **options: Any) -> str:
+        write(found := problem(source, **options), tmp_path, TrialFacts())
+        return Fingerprints(find_workspace(tmp_path).study(found.name)).of_sources("baseline")
+
+    plain = file(tmp_path, SOFTMAX + INPUTS)
+    before = prints(EXAMPLES / "row_softmax.cu", **CUDA), prints(plain)
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-O1")
+    after = prints(EXAMPLES / "row_softmax.cu", **CUDA), prints(plain)
+    assert (before[0] != after[0], before[1] == after[1]) == (True, True)
 
 
 # What comes along.

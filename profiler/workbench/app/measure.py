@@ -22,7 +22,7 @@ from workbench.run.toolchains import Toolchain
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
 from workbench.study.params import unseen_shapes
-from workbench.study.sources import source_files
+from workbench.study.sources import compiling_variables, source_files
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 SEVERAL = 2  # sessions, from which on a time has an interval
@@ -247,6 +247,8 @@ def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
 def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
     todo = [(wanted, plan) for wanted, plan in every if plan.variants]
     tasks = [task(wanted.target, plan, wanted.deciding) for wanted, plan in todo]
+    for name, value in compiling_variables().items() if todo else ():
+        todo[0][0].target.note(f"{name}={value}: evidence of what nvcc compiles belongs to it")
     results = iter(todo[0][0].target.executor.measure(tasks, showing=True) if todo else ())
     done = []
     for wanted, plan in every:

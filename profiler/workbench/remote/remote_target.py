@@ -34,6 +34,7 @@ from workbench.run.measurement import MeasuredPlan
 from workbench.run.protocol import ErrorText, decode
 from workbench.run.recording import Recorder, typed, write_captures
 from workbench.study.params import parameters_of_derived
+from workbench.study.sources import compiling_variables
 from workbench.words import OWN_EXTRA
 
 AGAIN = "run the same command again: it measures what is missing"
@@ -107,6 +108,7 @@ class Remote(Executor):
             config=task.config,
             deciding=task.deciding or Deciding(),
             command=tuple(typed()),
+            variables=compiling_variables(),
             instead=task.instead,
         )
         files = worker.files_below(task.study.folder, f"kernels/{task.study.name}/")

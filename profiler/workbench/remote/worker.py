@@ -42,6 +42,7 @@ from workbench.run.recording import act_for
 from workbench.study.config import Config
 from workbench.study.files import PART, json_as_type, require_inside
 from workbench.study.params import with_derived
+from workbench.study.sources import COMPILING
 from workbench.study.workspace import CONFIG_FILE, find_workspace, including
 from workbench.words import Parameter
 
@@ -53,7 +54,8 @@ H = TypeVar("H", bound=msgspec.Struct)
 
 class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job has a task of ``app/executor`` and the settings of the user's workspace, or a question
-    about the machine. ``gpu`` is the model to measure on, ``command`` is what the user typed.
+    about the machine. ``gpu`` is the model to measure on, ``command`` is what the user typed, and
+    ``variables`` are those of the user's environment that evidence depends on.
     """
 
     question: Literal["", "about", "doctor"] = ""
@@ -64,6 +66,7 @@ class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
     config: Config = Config()
     deciding: Deciding = Deciding()
     command: tuple[str, ...] = ()
+    variables: dict[str, str] = {}
     instead: TrialJob | CeilingsJob | None = None
 
 
@@ -158,7 +161,9 @@ def measured(job: RemoteJob, sources: Mapping[str, bytes], gpu: Gpu, scratch: Pa
     folder = EvidenceFolder(scratch / "evidence" / gpu.slug)
     folder.root.mkdir(parents=True)
     task = Task(workspace, study, job.config, folder, job.plan, job.deciding, job.instead)
-    digest = hashlib.sha256(zipped(sources)).hexdigest()[:16]
+    for name in COMPILING:
+        os.environ[name] = job.variables.get(name, "")
+    digest = hashlib.sha256(zipped(sources) + repr(job.variables).encode()).hexdigest()[:16]
     done = perform(task, tell, None if job.instead else shared_builds(digest))
     result = Result(gpu=gpu, seconds=time.monotonic() - began, measured=done)
     return pack(result, files_below(folder.root))

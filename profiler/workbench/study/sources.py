@@ -22,6 +22,9 @@ from workbench.words import Parameter
 # To be raised where the same sources would be measured otherwise: how a call is timed, checked or
 # captured. Evidence of an older harness is then stale, as that of older sources is.
 HARNESS = 2
+# Variables that nvcc and torch's extensions take options from, and calls in Python that use nvcc.
+COMPILING = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "TORCH_CUDA_ARCH_LIST")
+_NVCC = re.compile(rb"cpp_extension|given\.Extension|compiler\s*=\s*[\"'](?:program|nvcc)")
 CODE = (".py", ".cu", ".cuh", ".h", ".hpp")  # shown as text, and searched for further names
 # From every quotation mark on: one that ends a string may stand before one that begins another.
 _NAMED_SOURCE = re.compile(r"""(?=["']([^"'\\\n]+\.\w+)["'])""")
@@ -84,6 +87,11 @@ def _study_code(text: str) -> str:
     return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
+def compiling_variables() -> dict[str, str]:
+    """Those of this process's environment, which is the user's: workers have one of their own."""
+    return {name: value for name in COMPILING if (value := os.environ.get(name, "").strip())}
+
+
 class Fingerprints:
     """The fingerprints of one study's variants; code and sources are read once."""
 
@@ -101,8 +109,11 @@ class Fingerprints:
         if variant not in self._digests:
             digest = hashlib.sha256()
             described = self.study.variants[variant]
-            for path in sorted(source_files(self.study, described)):
-                digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+            files = {p: p.read_bytes() for p in sorted(source_files(self.study, described))}
+            for path, content in files.items():
+                digest.update(path.name.encode() + b"\0" + content + b"\0")
+            if (variables := compiling_variables()) and any(map(_NVCC.search, files.values())):
+                digest.update(json.dumps(variables).encode())
             if described.params:
                 digest.update(json.dumps(described.params).encode())
             self._digests[variant] = digest
