@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shlex
@@ -17,11 +18,12 @@ from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.app.executor import Local
 from workbench.app.try_ import AttemptOptions, attempt, kept
 from workbench.cli.main import main
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.cli.try_ import finish
+from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError
 from workbench.judge.ladder import Ablation
 from workbench.problems.problem import Problem
-from workbench.render import markdown
-from workbench.reporters.try_ import times_and_limits
+from workbench.render import as_json, markdown
+from workbench.reporters.try_ import blocks, data, times_and_limits
 from workbench.run import machine
 from workbench.run.worker.opened import Opened
 from workspaces import ROOT, recorded_ladder
@@ -131,6 +133,41 @@ def test_json_says_the_same(mine: Path, trials_here: None, capsys: Capsys) -> No
     assert found["reference"] == {"exact": True, "refusal": "", "itself": True, "variants": []}
     assert found["tried"] is None
     assert Path(found["workspace"]).is_dir()
+
+
+REASON = re.compile(
+    r"(?:error: nothing was measured|error|not timed|not compared with \w+|its own precision): "
+    r"(.*?)(?:: --vs names another)?$|(warning: .*|[\w.:]+: not called on the CPU: .*)",
+    re.MULTILINE,
+)
+MINIATURES = {
+    "not timed": (SOFTMAX, "torch.softmax"),
+    "is wrong": (SOFTMAX.replace("dim=-1", "dim=0"), "torch.softmax"),
+    "warning": (SOFTMAX.replace("return e", "return 0 * e"), ""),
+    "its own precision": (SOFTMAX.replace("    e =", "    assert x.itemsize == 4\n    e ="), ""),
+    "not called": (SOFTMAX.replace("torch.exp", "torch.cuda.comm.broadcast"), "torch.softmax"),
+}
+
+
+@without_gpu
+@pytest.mark.parametrize("name", MINIATURES)
+def test_json_has_every_reason_of_the_text(
+    name: str, mine: Path, trials_here: None, capsys: Capsys
+) -> None:
+    text, versus = MINIATURES[name]
+    mine.write_text(text)
+    done = attempt(here := Local(), mine, AttemptOptions(versus=versus))
+    shown = [markdown.blocks(blocks(done, SimpleNamespace(no_profile=False)))]
+    try:
+        finish(done, here)
+    except WorkbenchError as error:
+        shown.append(f"error: {error.message}")
+    told = "\n".join([*shown, capsys.readouterr().err])
+    reasons = [one or other for one, other in REASON.findall(told)]
+    assert name in told
+    assert reasons
+    printed = as_json.dumps(data(done))
+    assert [why for why in reasons if json.dumps(why)[1:-1] not in printed] == []
 
 
 def test_mistakes_end_in_a_hint_before_anything_is_made(

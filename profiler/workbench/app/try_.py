@@ -23,6 +23,7 @@ from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.user_files import study_name
 from workbench.problems.writing import TrialFacts
+from workbench.run import machine
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
@@ -166,6 +167,35 @@ class Attempt:
             return TryVerdict.UNCHECKED
         times = self.times_reference_error
         return TryVerdict.INACCURATE if times and times > Gates().max_error else TryVerdict.CORRECT
+
+    @property
+    @shown
+    def reasons(self) -> tuple[str, ...]:
+        """Why the answer is no, what was not done, and what warns: the sentences of the text."""
+        no = refusal(self)
+        return (
+            *([no.message] if no else ()),
+            *filter(None, [self.trial.doubt]),
+            *self.uncalled,
+            *([self.built.error.message] if isinstance(self.built, Failed) else ()),
+            *([] if self.judged else [f"not timed: {machine.why_not_measuring().message}"]),
+            *([self.unprofiled.message] if self.unprofiled else ()),
+            *self.uncompared,
+        )
+
+    @property
+    def uncalled(self) -> list[str]:
+        """The modules that could not be called on the CPU, each with its reason."""
+        modules = (self.problem.baseline, *self.problem.references)
+        called = {module.name: module.called for module in modules}
+        failures = self.trial.failures.items()
+        return [f"{called[name]}: not called on the CPU: {why.message}" for name, why in failures]
+
+    @property
+    def uncompared(self) -> list[str]:
+        """The references that were not measured, each with its reason."""
+        others = {n: why for n, why in self.failures.items() if n != self.problem.baseline.name}
+        return [f"not compared with {name}: {why}" for name, why in others.items()]
 
     @property
     def row(self) -> Row | None:

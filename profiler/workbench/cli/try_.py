@@ -37,8 +37,8 @@ def finish(done: Attempt, executor: Executor) -> int:
     if done.judged is None:
         note(f"not timed: {machine.why_not_measuring().message}")
     executor.require_profiled()
-    for name, why in done.failures.items():  # of references
-        note(f"not compared with {name}: {why}")
+    for why in done.uncompared:
+        note(why)
     return 0
 
 

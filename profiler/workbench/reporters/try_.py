@@ -113,9 +113,8 @@ def introduction(problem: Problem, trial: Learned) -> list[Block]:
         lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))
     if trial.in_place:
         lines.append(words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
-    if trial.constant:
-        lines.append(words("warning: other random inputs give the same result, so that a constant "
-                           "would pass the check"))  # fmt: skip
+    if trial.doubt:
+        lines.append(words(trial.doubt))
     return [paragraph(strong(problem.what)), Bullets(tuple(lines))]
 
 
@@ -184,10 +183,7 @@ def _on_the_cpu(done: Attempt) -> list[Block]:
         for name, (a, r) in done.trial.errors.items()
     ]
     items += [compiled] if (compiled := compiled_text(done)) else []
-    items += [
-        f"{called[name]}: not called on the CPU: {error.message}"
-        for name, error in done.trial.failures.items()
-    ]
+    items += done.uncalled
     return [Bullets(tuple(map(words, items)))] if items else []
 
 

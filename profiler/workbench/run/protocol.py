@@ -300,6 +300,12 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
     refused: str = ""
     failures: dict[str, ErrorText] = {}
 
+    @property
+    def doubt(self) -> str:
+        """The sentence that warns of a check which says little, "" for none."""
+        same = "warning: other random inputs give the same result, so that a constant would pass"
+        return f"{same} the check" if self.constant else ""
+
 
 class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
     """Inputs of these numbers of dimensions, by tensor, and all combinations of types.
