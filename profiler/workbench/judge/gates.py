@@ -399,7 +399,13 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
         return Gate(ACCURATE, GateState.OPEN, absent, binding=False)
     within = accuracy.times_reference <= gates.max_error
     passed = within or accuracy.rounding
-    output, unknown = checks[accuracy.shape].output, _unknown(checks)
+    # The reference is exact at these shapes, or does not support them.
+    unknown = tuple(
+        shape
+        for shape, check in checks.items()
+        if check.status == CheckResult.CORRECT and check.times_reference is None
+    )
+    output = checks[accuracy.shape].output
     message = (
         f"{accuracy.times_reference:.3g}x the error of {reference} at {accuracy.where}"
         f"{f' in {output!r}' if output else ''} {'≤' if within else '>'} {gates.max_error:g}x"
@@ -423,17 +429,6 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
 
 def _varying(shapes: Sequence[str]) -> str:
     return f"; results differ from run to run at {', '.join(shapes)}" if shapes else ""
-
-
-def _unknown(checks: Mapping[str, Check]) -> tuple[str, ...]:
-    """Shapes at which the step is correct and no multiple is known: the reference is exact there,
-    or does not support them.
-    """
-    return tuple(
-        shape
-        for shape, check in checks.items()
-        if check.status == CheckResult.CORRECT and check.times_reference is None
-    )
 
 
 def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple[str, ...]:

@@ -487,10 +487,6 @@ def variant_at(variant: str, shape: str = "") -> Finding:
     return finding("variant", f"{variant}{suffix(shape)}", variant=variant, shape=shape)
 
 
-def variant_over(variant: str, over: str) -> Finding:
-    return finding("variant", f"{variant} over {over}", variant=variant, over=over)
-
-
 def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
     """Warn about measured ceilings that lie above the theoretical ones."""
     for roof in measured.wrong if measured else ():
@@ -910,7 +906,9 @@ def _other_timings(
             for over in filter(None, dict.fromkeys([parent, row.chained.fastest])):
                 both = times.together(over, row.variant)
                 if both is not None and both is not times.table:
-                    others.setdefault(both.file, []).append(variant_over(row.variant, over))
+                    text = f"{row.variant} over {over}"
+                    timed = finding("variant", text, variant=row.variant, over=over)
+                    others.setdefault(both.file, []).append(timed)
         shape = "" if own_shape else ladder.shape
         for file, variants in others.items():
             names = ", ".join(dict.fromkeys(str(variant.values["variant"]) for variant in variants))

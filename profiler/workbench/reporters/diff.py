@@ -65,7 +65,14 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
 
 def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str, object]:
     if isinstance(result, MachineCodeResult):
-        return code_brief(result)
+        return {
+            "before": result.before,
+            "after": result.after,
+            "origin": result.origin,
+            "kernels": [_short(kernel) for kernel in result.kernels],
+            "stop": True,
+            "why_stop": "machine code has no times: diff without --sass compares them",
+        }
     if isinstance(result, PairResult):
         return in_short.pair(result.ladder, result.pair)
     both = [_read(result, group) for group in result.matching.groups[:DETAILED]]
@@ -317,15 +324,4 @@ def _short(kernel: KernelCode) -> dict[str, object]:
         "instructions_after": sum(after.values()),
         "summary": summary(before, after),
         "counts": {change: n for change, n in kernel.diff.counts.items() if n},
-    }
-
-
-def code_brief(result: MachineCodeResult) -> dict[str, object]:
-    return {
-        "before": result.before,
-        "after": result.after,
-        "origin": result.origin,
-        "kernels": [_short(kernel) for kernel in result.kernels],
-        "stop": True,
-        "why_stop": "machine code has no times: diff without --sass compares them",
     }

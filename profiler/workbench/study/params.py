@@ -128,12 +128,9 @@ def _read(
 
 def with_values(base: str, values: Mapping[str, Parameter]) -> str:
     """``fix2[warps=12]``; ``fix2`` where there are none."""
-    inside = ",".join(f"{name}={value_text(value)}" for name, value in values.items())
+    texts = {n: str(int(v)) if isinstance(v, bool) else str(v) for n, v in values.items()}
+    inside = ",".join(f"{name}={text}" for name, text in texts.items())
     return f"{base}[{inside}]" if inside else base
-
-
-def value_text(value: Parameter) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 ROOM = 1e-9  # of a step, that rounding may take

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.code_diff import sizes_and_summary
-from workbench.derive.factors import Factor, SpeedupFactors
 from workbench.derive.figures import ISSUING, UNSAMPLED
 from workbench.derive.rooflines import DRAM, L2
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
@@ -453,17 +452,14 @@ def counters(pair: Comparison) -> list[Counter]:
     """
     top = pair.largest_changes.figures[:MOST_COUNTERS]
     shown = [Counter(f.label, f.before, f.after, f.unit, f.metric) for f in top]
-    for part in _by_size(pair.decomposition):
+    factors = pair.decomposition.factors if pair.decomposition else ()
+    for part in sorted(factors, key=lambda part: -abs(math.log(part.gain))):
         metric = part.metric.partition(" / (")[0]  # of an average scheduler
         new = all(each.metric != metric for each in shown)
         large = abs(math.log(part.gain)) >= LARGE
         if new and (large or len(shown) < LEAST_COUNTERS):
             shown.append(Counter(part.label, part.before, part.after, part.unit, metric))
     return shown
-
-
-def _by_size(parts: SpeedupFactors | None) -> list[Factor]:
-    return sorted(parts.factors if parts else (), key=lambda part: -abs(math.log(part.gain)))
 
 
 def stalls(pair: Comparison) -> list[Counter]:

@@ -66,11 +66,6 @@ def reason(row: Row) -> str:
     return row.status if row.status != Status.CURRENT else ABSENT
 
 
-def brief_reason(row: Row) -> str:
-    """The same in a word or two, where the reason stands elsewhere."""
-    return row.status if row.status == Status.FAILED else reason(row)
-
-
 def has_verdict(row: Row) -> bool:
     """Whether its verdict rests on evidence of the present sources."""
     is_shown = bool(row.judged_at) or row.status in (Status.CURRENT, Status.FAILED)
@@ -85,7 +80,8 @@ def verdict(row: Row) -> str:
         failed_baseline = row.status == Status.FAILED and row.verdict == Verdict.BASELINE
         return (Verdict.WRONG if failed_baseline else row.verdict).label
     if row.status != Status.CURRENT:
-        return ABSENT if row.needs else brief_reason(row)
+        failed = row.status == Status.FAILED  # the reason stands elsewhere
+        return ABSENT if row.needs else row.status if failed else reason(row)
     if row.is_reference:
         return "reference"
     return NOT_JUDGED if row.role == Role.START else ABSENT

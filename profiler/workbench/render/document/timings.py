@@ -105,7 +105,11 @@ def regimes(row: Row, reference: str = "") -> Table:
     """
     parent = parent_of(row)
     fields: list[Field[_Timed]] = [
-        field("regime", "regime", lambda t: _regime(t.regime)),
+        field(
+            "regime",
+            "regime",
+            lambda t: Cell(words(t.regime.label), None, "", t.regime, t.regime.label.split()[0]),
+        ),
         numeric("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs"),
         numeric("range", "95 % interval", lambda t: spread(t.known.microseconds), rank=3),
         _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
@@ -124,10 +128,6 @@ def regimes(row: Row, reference: str = "") -> Table:
     rows = [_Timed(regime, row.regimes.get(regime) or InRegime()) for regime in regimes_of(row)]
     shown = [f for f in fields if not absent.get(f.column.key)]
     return table("timings", shown, rows, key=lambda t: t.regime)
-
-
-def _regime(regime: Regime) -> Cell:
-    return Cell(words(regime.label), data=regime, short=regime.label.split()[0])
 
 
 def _fastest(timed: InRegime) -> Content:
@@ -348,12 +348,9 @@ def sweep_view(sweep: Sweep) -> list[Block]:
 
 
 def sweep_origin(sweep: Sweep) -> Text:
-    text = f" at {sweep.shape} on {sweep.gpu}, {_how(sweep.evidence)}: "
+    how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
+    text = f" at {sweep.shape} on {sweep.gpu}, {how}: "
     return line(code(sweep.variant), text, counts(len(sweep.combinations)))
-
-
-def _how(evidence: Origin) -> str:
-    return "measured now" if evidence == Origin.MEASURED else "recorded evidence"
 
 
 def counts(count: int) -> str:
