@@ -82,7 +82,10 @@ def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
         assert reader.run(Command(line)).returncode == 0
     done = reader.run(Command("workbench ablate"))
     assert done.returncode == 3
-    assert "hint: measure it where there is a GPU and ncu; see `workbench doctor`" in done.stderr
+    assert (
+        "hint: measure it where there is a GPU and ncu, or `--on HOST`; see `workbench doctor`"
+        in done.stderr
+    )
 
 
 @pytest.mark.skipif(not all(r.text for r in RECORDED), reason="not recorded on a GPU yet")

@@ -658,7 +658,10 @@ def test_where_nothing_is_on_record_doctor_says_what_is_missing(root: Path, run:
         pytest.skip("this machine can measure")
     told = run("show", "fix1", "--project", root)
     assert told.code == 3
-    assert told.hint == "measure it where there is a GPU and ncu; see `workbench doctor`"
+    assert (
+        told.hint
+        == "measure it where there is a GPU and ncu, or `--on HOST`; see `workbench doctor`"
+    )
     assert "GPU" in run("doctor").out
 
 

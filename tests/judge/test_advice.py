@@ -268,6 +268,8 @@ def test_narrow_accesses_reach_the_rest_of_the_bandwidth() -> None:
     narrow = given(Kernel({"drain": 1.0}, dram=0.84, sectors=2.0), work)[0]
     assert narrow.change == Change.VECTOR
     assert "16 % of DRAM's bandwidth is left" in sentence(narrow.why)
+    busy = given(Kernel({"wait": 1.0}, dram=0.84, issue=0.7), work)
+    assert Change.LESS_WORK not in [one.change for one in busy]
 
 
 def test_a_limit_is_told_once() -> None:

@@ -300,7 +300,7 @@ def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Targe
             f"here: {lacks.message}",
             hint=f"recorded shapes: {', '.join(known)}"
             if known
-            else "measure it where there is a GPU and ncu; see `workbench doctor`",
+            else "measure it where there is a GPU and ncu, or `--on HOST`; see `workbench doctor`",
         )
     return Target(executor, workspace, study, name, folder, False)
 

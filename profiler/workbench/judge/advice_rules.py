@@ -410,7 +410,8 @@ def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     slots = subject.busy.get(ISSUE, 0.0)
     if subject.budget is None or slots < HEAVY:
         return
-    if slots < BOUND and DRAM in subject.used and subject.used[DRAM].share >= BOUND:
+    busy = subject.used[DRAM].share if DRAM in subject.used else 0.0
+    if busy >= FULL or slots < BOUND <= busy:
         return  # its bytes are the limit, or nearer to it
     share = subject.budget.issuing
     metric, value = "smsp__issue_active.avg.per_cycle_active", subject.value("issue_active")

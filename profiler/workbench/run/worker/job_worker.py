@@ -252,7 +252,10 @@ class JobWorker:
         cuda.take_declared()
         run = self.in_layout(name, self.load(name))
         if cuda.take_declared():
-            raise EnvironmentLacks(CUDA_C, hint="`workbench build` compiles it without one")
+            raise EnvironmentLacks(
+                CUDA_C,
+                hint="`--on HOST` checks it there; `workbench build` compiles it without one",
+            )
         for shape in self.job.check_shapes:
             signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
             try:
