@@ -38,14 +38,14 @@ ONE_AT_A_TIME = threading.Lock()  # the current folder is the process's
 @contextlib.contextmanager
 def in_folder(scratch: Path) -> Iterator[None]:
     """What is imported from the folder is forgotten afterwards."""
-    path, known = list(sys.path), set(sys.modules)
     with ONE_AT_A_TIME, contextlib.chdir(scratch), pytest.MonkeyPatch.context() as patch:
+        path, known = list(sys.path), set(sys.modules)
         patch.setenv(CUBIN_FOLDER, str(scratch / BUILDS))
         yield
-    sys.path[:] = path
-    for name in sys.modules.keys() - known:
-        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(scratch)):
-            del sys.modules[name]
+        sys.path[:] = path
+        for name in sys.modules.keys() - known:
+            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(scratch)):
+                del sys.modules[name]
 
 
 def work(job: Job, journal: EventLog) -> None:

@@ -63,7 +63,7 @@ OUTPUTS, REFEREE = "timed outputs", "referee"
 # Gates that are not measured without one.
 OF_A_GAIN = (KERNELS, DURATION_GATE, WORK, UNSEEN, OUTPUTS, REFEREE)
 UNCHECKED = "kernels.unchecked"
-PARENT_UNTIMED = "faster.parent_untimed"
+PARENT_UNTIMED, RECORDINGS = "faster.parent_untimed", "faster.recordings"
 HARMLESS = (CheckResult.CORRECT, CheckResult.UNSUPPORTED)
 
 
@@ -306,7 +306,8 @@ def faster_gate(
             f"over {across.recordings} recordings {across.ratio:.3f}x [{across.low or 0.0:.3f}, "
             f"{across.high or 0.0:.3f}] of its parent: lower end < {gates.min_speedup:.4g}x"
         )
-        why = finding("faster.recordings", message, ratio=across.ratio, low=across.low)
+        values = {"low": across.low, "high": across.high, "recordings": across.recordings}
+        why = finding(RECORDINGS, message, ratio=across.ratio, **values)
         return Gate(FASTER, GateState.OPEN, why)
     level = None if over_parent.level == LEVEL else over_parent.level
     unfounded = corrects and not fails_at

@@ -14,6 +14,7 @@ from workbench.judge.gates import (
     FASTER,
     KERNELS,
     PARENT_UNTIMED,
+    RECORDINGS,
     Gate,
     shows_bug,
 )
@@ -130,6 +131,9 @@ def _why_not(row: Row, shape: str) -> str:
             return f"{factor(row.accuracy.times_reference)} {values['reference']}'s error"
         if gate.state == GateState.FAILED and row.verdict == Verdict.WRONG:
             return gate_name(gate)
+        if gate.why.code == RECORDINGS:
+            low, high = (fine(float(str(values[end]))) for end in ("low", "high"))
+            return f"{low} to {high} in {values['recordings']} recordings"
         if gate.state == GateState.OPEN and gate.binding:
             return "not profiled" if gate.name == KERNELS else f"{gate_name(gate)} not collected"
     if row.judged_at or over is None or over.low is None or over.high is None:
