@@ -270,7 +270,6 @@ class ProfileOptions(Briefed, Measured):
     the most time are profiled with all counters. The report is kept as PROGRAM.ncu-rep.
 
     Example: workbench profile -- python train.py --steps 3
-    Example: workbench profile --keep prog --build 'make O=3' --check './test' -- ./prog
     """
 
     variants: list[str] = argument("VARIANT | -- PROGRAM", "Variants, or a program.")
@@ -389,7 +388,7 @@ class AdviseOptions(Briefed, Recorded):
 
 @dataclass(frozen=True)
 class GateOptions(Briefed):
-    """Compare two commits or two environments: same, faster, slower, or cannot tell.
+    """Compare two commits or environments: same, faster or slower?
 
     Exit codes: 0 same or faster, 1 slower or wrong, 5 cannot tell.
 

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import EnvironmentLacks, ToolFailed, WorkbenchError
-from workbench.study.config import Profiler
+
+if TYPE_CHECKING:  # doctor runs where a package of this module's is missing
+    from workbench.study.config import Profiler
 
 REPORT = "capture.ncu-rep"
 INTERVAL = "--pm-sampling-interval"
