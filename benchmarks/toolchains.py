@@ -44,7 +44,6 @@ from workbench.run.toolchains import Toolchain, toolchain_of
 from workbench.study.workspace import find_workspace
 
 ARCH, AT_ONCE = "sm_90a", 3
-HEADERS = ("nvidia-cuda-runtime", "nvidia-cuda-cccl")  # of nvcc's own minor version
 # Kernels of studies ask for NVRTC: in an environment of nvcc they are compiled by that.
 BY_NVCC = """
 try:
@@ -74,7 +73,7 @@ def environment(folder: Path, kind: str, version: str) -> Path:
         wanted = [
             f"{name}=={version}" for name in ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt")
         ]
-        wanted += [f"{name}=={minor}.*" for name in HEADERS]
+        wanted += [f"nvidia-cuda-runtime=={minor}.*", "nvidia-cuda-cccl"]  # headers
         (packages / "by_nvcc.py").write_text(BY_NVCC)
         (packages / "zz_by_nvcc.pth").write_text("import by_nvcc\n")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(packages)]
