@@ -384,3 +384,18 @@ def test_a_command_that_waits_says_so(capsys: Capsys, monkeypatch: Patch) -> Non
     with streams.telling("waiting for a host"):
         time.sleep(0.1)
     assert "waiting for a host (0 s)\n" in capsys.readouterr().err
+
+
+def test_an_evidence_id_stands_for_its_study_shape_and_variant(capsys: Capsys) -> None:
+    at = "attention/b2h8s512d64/"
+    told = json_of(capsys, "advise", f"{at}fix6@20260101", "--brief", project=FIXTURE)
+    assert (told["study"], told["shape"], told["variant"]) == (
+        "attention",
+        at.split("/")[1],
+        "fix6",
+    )
+    pair = json_of(capsys, "diff", f"{at}fix6", f"{at}fix7@20260101", "--brief", project=FIXTURE)
+    assert (pair["before"], pair["after"]) == ("fix6", "fix7")
+    argv = ["diff", f"{at}fix6", "softmax/4096x8192/fused", "--project", str(FIXTURE)]
+    assert main(argv) == 2
+    assert "different studies or shapes" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from workbench.ncu.report_file import is_report, read_report
 
 
 def run(options: AdviseOptions) -> None:
+    options = options.identified("name")
     if is_report(options.name):
         report = read_report(Path(options.name))
         picked = chosen(report, options.kernel, None)

@@ -28,6 +28,7 @@ from workbench.words import Status
 
 
 def run(options: DiffOptions) -> None:
+    options = options.identified("before", "after")
     names = [options.before, options.after]
     if all(name.endswith(CUBIN) for name in names):
         return show(options, code_of_binaries(*map(Path, names)))

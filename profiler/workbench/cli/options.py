@@ -8,11 +8,13 @@ that name in ``workbench.cli``. Its fields are the arguments and options, and it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from typer import Argument, Option
+
+from workbench.errors import UsageError
 
 if TYPE_CHECKING:
     from workbench.app.target import Target
@@ -147,6 +149,24 @@ class Recorded(OfStudy):
 
         place = (self.project, self.study, self.shape)
         return find_recorded(executor(""), *place, gpu=self.gpu, names=names)
+
+    def identified(self, *fields: str) -> Self:
+        """Take evidence ids, STUDY/SHAPE/VARIANT@DATE, for what they stand for."""
+        ids = {
+            name: getattr(self, name).split("/")
+            for name in fields
+            if getattr(self, name).count("/") == 2 and not Path(getattr(self, name)).exists()
+        }
+        places = {(study, shape) for study, shape, _ in ids.values()}
+        if len(places) > 1:
+            raise UsageError(
+                "the evidence ids are of different studies or shapes",
+                hint="name two of one study and shape",
+            )
+        names = {name: parts[2].partition("@")[0] for name, parts in ids.items()}
+        for study, shape in places:
+            return replace(self, study=study, shape=shape, **names)
+        return self
 
 
 @dataclass(frozen=True)
@@ -366,8 +386,8 @@ class DiffOptions(Briefed, Recorded):
     Example: workbench diff fix6 fix7 --source
     """
 
-    before: str = argument("A", "Variant, .ncu-rep or .cubin file before.")
-    after: str = argument("B", "Variant, .ncu-rep or .cubin file after.")
+    before: str = argument("A", "Variant, evidence id, .ncu-rep or .cubin file before.")
+    after: str = argument("B", "Variant, evidence id, .ncu-rep or .cubin file after.")
     source: bool = flag("--source", "Print the source diff with the cost of each line.")
     sass: bool = flag("--sass", "Print the machine code diff with stalls.")
     kernel: Kernel = None
@@ -382,7 +402,7 @@ class AdviseOptions(Briefed, Recorded):
     Example: workbench advise fix7
     """
 
-    name: str = argument("VARIANT|REPORT", "Variant or report.")
+    name: str = argument("VARIANT|REPORT|ID", "Variant, .ncu-rep file or evidence id.")
     kernel: Kernel = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from workbench.app.judge import judged
@@ -31,7 +30,7 @@ def run(options: ShowOptions) -> None:
         raise UsageError("--sass is for the lines of --source", hint="add --source")
     if options.csv and options.source:
         raise UsageError("--csv prints a table, and --source is none", hint="leave one out")
-    options = identified(options)
+    options = options.identified("name")
     if is_report(options.name):
         return show_report(read_report(Path(options.name)), options)
     if options.kernel is not None or options.launch is not None:
@@ -50,14 +49,6 @@ def run(options: ShowOptions) -> None:
     damaged = tuple(file_warnings(evidence, [name]))
     show(options, VariantResult(ladder, (ladder.row(name),), damaged))
     require_current(stale_of(ladder, [name]))
-
-
-def identified(options: ShowOptions) -> ShowOptions:
-    """An evidence id, STUDY/SHAPE/VARIANT@DATE, as the options that it stands for."""
-    if options.name.count("/") != 2 or is_report(options.name):
-        return options
-    study, shape, name = options.name.split("/")
-    return replace(options, study=study, shape=shape, name=name.partition("@")[0])
 
 
 def show_report(report: Report, options: ShowOptions) -> None:
