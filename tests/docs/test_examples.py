@@ -92,7 +92,7 @@ PARSED = (
     *("--on", "workbench mcp", "workbench new tiled", "report --html", "report --open"),
     *("doctor --json", "doctor --brief", "bisect fix11", "bisect VARIANT", "ablate --study att"),
     *("build 'fix2[warps=2|4]'", "build fix2", "workbench profile -- ", "{stem}.ncu-rep"),
-    "workbench profile --keep",
+    *("workbench profile --keep", "--keep mine", "--study mine", "gate --env"),
 )
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
@@ -193,6 +193,7 @@ def examples() -> dict[tuple[str, str], None]:
     found: dict[tuple[str, str], None] = {}
     verbs = command().commands
     needy = {name for name, verb in verbs.items() if any(p.required for p in verb.params)}
+    needy.add("gate")  # a commit, or two environments
 
     def add(place: str, line: str) -> None:
         first, *more = typed(line)
