@@ -209,7 +209,7 @@ def exit_code(process: subprocess.Popen[bytes], seconds: float | None = None) ->
     return process.returncode
 
 
-def ended(command: Sequence[str], seconds: float, **settings: Any) -> int | None:
+def ended(command: Sequence[str], seconds: float | None, **settings: Any) -> int | None:
     """Run a command without input, and return its exit code; None where it takes longer, and is
     killed. ``settings`` are those of Popen. Raises OSError where it does not start.
     """

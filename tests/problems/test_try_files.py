@@ -726,7 +726,9 @@ def test_what_is_right_is_a_success_beside_a_reference_that_fails(
     one = object.__new__(Attempt)
     monkeypatch.setattr(Attempt, "verdict", TryVerdict.CORRECT)
     monkeypatch.setattr("workbench.cli.try_.refusal", lambda done: None)
-    for name, value in {"built": None, "kept": None, "judged": 1, "failures": {"t": "no"}}.items():
+    problem = SimpleNamespace(baseline=SimpleNamespace(name="baseline"))
+    values = {"built": None, "kept": None, "judged": 1, "failures": {"t": "no"}, "problem": problem}
+    for name, value in values.items():
         object.__setattr__(one, name, value)
     assert finish(one, cast(Any, SimpleNamespace(require_profiled=lambda: None))) == 0
     assert "not compared with t: no" in capsys.readouterr().err

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
+from tempfile import TemporaryFile
 
 import msgspec
 
 from workbench.app.outcomes import ProgramResult
 from workbench.app.program import Tell, free_path, profile_program
 from workbench.app.show import read
+from workbench.children import ended
 from workbench.errors import GateFailed, ToolFailed, UsageError
 from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps
 from workbench.ncu.command import quoted
@@ -108,12 +109,14 @@ def commit_of(workspace: Workspace) -> str:
 
 def run_shell(what: str, text: str) -> None:
     """Raises ToolFailed where a build fails, GateFailed where a check does."""
-    done = subprocess.run(text, shell=True, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        printed = done.stdout + done.stderr
+    with TemporaryFile("w+", errors="replace") as out:
+        code = ended(["sh", "-c", text], None, stdout=out, stderr=out)
+        out.seek(0)
+        printed = out.read()
+    if code:
         said = quoted(printed) or next(iter(printed.strip().splitlines()[-1:]), "no output")
         kind = ToolFailed if what == "--build" else GateFailed
-        raise kind(f"{what} ended with exit code {done.returncode}: {said}", hint=f"run it: {text}")
+        raise kind(f"{what} ended with exit code {code}: {said}", hint=f"run it: {text}")
 
 
 def totals(launches: Sequence[Launch]) -> tuple[float, float | None]:

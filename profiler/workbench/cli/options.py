@@ -418,7 +418,7 @@ class GateOptions(Briefed):
     base: str | None = argument("BASE", "Commit to compare with.", default=None)
     head: str = argument("HEAD", "Commit to test.", default="HEAD")
     env: list[str] | None = option(
-        "--env", "Instead of commits, two environments: --env old=.. --env new=..", "NAME=PYTHON"
+        "--env", "In place of commits: old=PYTHON, and again new=PYTHON.", "NAME=PYTHON"
     )
     tier: int | None = option(
         "--tier", "Highest tier: 0 compiled code, 1 counters, 2 times.", "TIER", min=0, max=2

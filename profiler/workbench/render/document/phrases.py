@@ -132,8 +132,7 @@ def _why_not(row: Row, shape: str) -> str:
         if gate.state == GateState.FAILED and row.verdict == Verdict.WRONG:
             return gate_name(gate)
         if gate.why.code == RECORDINGS:
-            low, high = (fine(float(str(values[end]))) for end in ("low", "high"))
-            return f"{low} to {high} in {values['recordings']} recordings"
+            return f"{fine(float(str(values['low'])))} in {values['recordings']} runs"
         if gate.state == GateState.OPEN and gate.binding:
             return "not profiled" if gate.name == KERNELS else f"{gate_name(gate)} not collected"
     if row.judged_at or over is None or over.low is None or over.high is None:
