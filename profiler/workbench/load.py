@@ -207,15 +207,18 @@ def load(
     captures: Collection[str] = (),
     samples: bool = True,
     from_tables: bool = True,
+    prints: Fingerprints | None = None,
 ) -> dict[str, ShapeEvidence]:
     """Evidence by shape, of the ``wanted`` variants at each (None: all that were measured there).
 
     captures: Shapes at which captures are opened. from_tables: See ``Reports``.
-    samples: Without them only states are loaded: no timing, no front ends, no drawn shapes.
+    samples: Without them only states are loaded: no timing, no front ends, no drawn shapes, nor, at
+        shapes without ``captures``, the work of a call.
+    prints: Of the study, read for another folder.
 
     Raises UsageError for a damaged file, and EnvironmentLacks for one that cannot be read.
     """
-    reader = _EvidenceReader(study, folder, samples=samples, from_tables=from_tables)
+    reader = _EvidenceReader(study, folder, samples=samples, from_tables=from_tables, prints=prints)
     return {
         shape: reader.shape(shape, names, captures=shape in captures)
         for shape, names in wanted.items()
@@ -368,11 +371,12 @@ class _EvidenceReader:
         samples: bool = True,
         sources: bool = False,
         from_tables: bool = True,
+        prints: Fingerprints | None = None,
     ) -> None:
         catalog()  # it is a file, too
         self.study, self.folder = study, folder
         self.samples, self.sources = samples, sources
-        self.prints = Fingerprints(study)
+        self.prints = prints or Fingerprints(study)
         self.reports = Reports(from_tables=from_tables)
         self.hashes: dict[str, str | None] = {}  # of reports, which variants share
         self.kept: dict[str, bool] = {}  # whether a report itself is there
@@ -408,7 +412,9 @@ class _EvidenceReader:
                 )
                 for name in dict.fromkeys(names)
             },
-            work=study.work(shape) if study.shapes[shape].profiled else None,
+            work=study.work(shape)
+            if study.shapes[shape].profiled and (captures or self.samples)
+            else None,
         )
 
     def _current(self, timing: Timing, parameters: Mapping[str, Parameter]) -> set[str]:

@@ -13,6 +13,7 @@ from workbench.judge.open_verdicts import Spent, by_kind, seconds_of
 from workbench.load import load
 from workbench.study.files import listed
 from workbench.study.model import Study
+from workbench.study.sources import Fingerprints
 from workbench.study.workspace import Workspace
 from workbench.words import Status, shown
 
@@ -89,8 +90,9 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
     """Return the state of evidence by variant; a folder is opened once, and read once a shape."""
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
     states: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
+    prints = Fingerprints(study)
     for folder in folders(workspace, study.name):
-        every = load(study, folder, dict.fromkeys(shapes), samples=False)
+        every = load(study, folder, dict.fromkeys(shapes), samples=False, prints=prints)
         for shape, here in every.items():
             for name, evidence in here.variants.items():
                 state = evidence.state

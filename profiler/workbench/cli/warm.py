@@ -103,6 +103,8 @@ def _serve(calls: socket.socket) -> None:
         for module in walk_packages(getattr(package, "__path__", ()), f"{package.__name__}."):
             with suppress(ImportError):  # of an extra that is not installed
                 import_module(module.name)
+    import_module("workbench.cli.main").command()
+    import_module("workbench.ncu.catalog").catalog()
     gc.freeze()
     own = os.getpid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a call

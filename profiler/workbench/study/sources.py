@@ -98,6 +98,7 @@ class Fingerprints:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._digests: dict[str, hashlib._Hash] = {}
+        self._marks: dict[tuple[str, str], str] = {}
 
     @cached_property
     def _code(self) -> bytes:
@@ -121,11 +122,14 @@ class Fingerprints:
 
     def at_shape(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
         """Hash a variant's sources, the study's code, the shape's parameters and the harness."""
-        digest = self._sources(variant)
-        digest.update(self._code)
-        digest.update(json.dumps(parameters, sort_keys=True).encode())
-        digest.update(f"harness {HARNESS}".encode())
-        return digest.hexdigest()
+        key = variant, json.dumps(parameters, sort_keys=True)
+        if key not in self._marks:
+            digest = self._sources(variant)
+            digest.update(self._code)
+            digest.update(key[1].encode())
+            digest.update(f"harness {HARNESS}".encode())
+            self._marks[key] = digest.hexdigest()
+        return self._marks[key]
 
     def of_sources(self, variant: str) -> str:
         """sha256 over the variant's own sources alone: what a build depends on."""
