@@ -336,7 +336,7 @@ def test_ceilings_are_those_measured_here(
     assert found.provenance.command == f"workbench calibrate --on {HOST}"
     before = evidence(there).ceilings.read_bytes()
     one.fault("hang")
-    ctrl_c_when(lambda: len(one.ran) == 2)
+    ctrl_c_when(lambda: len(one.ran) >= 2)
     assert main(["calibrate", "--on", HOST, "--project", str(there)]) == 130
     assert "interrupted: nothing was written" in capsys.readouterr().err
     assert not alive(one)
@@ -405,7 +405,7 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
 ) -> None:
     root = workspace(tmp_path / "ws")
     one.fault("hang")
-    ctrl_c_when(lambda: len(one.ran) == 1)
+    ctrl_c_when(lambda: len(one.ran) >= 1)
     command = ["check", "fix", "--on", HOST, "--project", str(root)]
     assert "the same command goes on from there" in error_of(capsys, *command, code=130)
     assert not alive(one)
@@ -644,7 +644,7 @@ def test_a_task_that_is_cancelled_ends(
     cards, address = two
     root = workspace(tmp_path / "ws")
     cards.fault("hang")
-    ctrl_c_when(lambda: len(cards.ran) == 1)
+    ctrl_c_when(lambda: len(cards.ran) >= 1)
     assert main(["check", "fix", "--on", address, "--project", str(root)]) == 130
     last = time.monotonic() + 30
     while alive(cards) and time.monotonic() < last:
