@@ -97,6 +97,7 @@ def ctrl_c_when(is_time: Callable[[], object]) -> None:
     def wait() -> None:
         while not is_time():
             time.sleep(0.05)
+        time.sleep(0.5)  # Popen, which has just started it, may not be interrupted
         signal.pthread_kill(not_none(threading.main_thread().ident), signal.SIGINT)
 
     threading.Thread(target=wait, daemon=True).start()
