@@ -399,6 +399,7 @@ def are_apart(in_session: float, by_referee: float, anchors: float = 0.0) -> boo
 
 
 def allowed_apart(microseconds: float) -> float:
+    """Return how many microseconds the referee may see more or less of a call of so many."""
     return max(APART * microseconds, APART_US)
 
 
