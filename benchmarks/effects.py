@@ -285,6 +285,7 @@ def row(name: str, effect: Effect) -> tuple[str, ...]:
         number(effect.milliseconds), f"{effect.calls:g}, {100 * effect.share:.2f} %",
         f"{100 * effect.most:.2f} %", f"{effect.alone:.3g}x", f"{100 * effect.predicted:.2f} %",
         measured(effect), f"{100 * (1 - 1 / gain - effect.predicted):+.2f}",
+        f"{100 * effect.error:.2g} %",
     )  # fmt: skip
 
 

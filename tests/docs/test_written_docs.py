@@ -142,7 +142,7 @@ def test_a_measured_gain_stands_beside_the_predicted_one() -> None:
     cells = effects.row("llama-512", made_up_effect([(10.0, 9.5), (10.2, 9.7), (9.9, 9.4)]))
     assert cells[3:8] == ("10.0", "16, 20.00 %", "10.00 %", "1.25x", "4.00 %")
     assert re.fullmatch(r"4\.98 % \[4\.\d\d, 5\.\d\d\]", cells[8])
-    assert cells[9] == "+0.98"
+    assert cells[9:] == ("+0.98", "0.1 %")
 
 
 def test_an_unresolved_gain_names_the_pairs_that_it_needs() -> None:
