@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.evidence.records import Build, BuiltKernel, CaptureIndex, Ceiling, Provenance
+from workbench.evidence.records import Build, BuiltKernel, CaptureIndex, Provenance
 from workbench.ncu.capture import METRIC_COLUMNS, ColumnTable
 from workbench.run.protocol import SessionsJob
 
@@ -42,14 +42,6 @@ def made_index(variant: str, shape: str, **own: Any) -> CaptureIndex:
     known: dict[str, Any] = dict.fromkeys(("fingerprint", "sha256", "range"), "")
     known |= {"report": "r.ncu-repz", "launches": 1, "ncu": "2025.3.1", "ncu_flags": ()}
     return CaptureIndex(variant=variant, shape=shape, **known | {"provenance": ORIGIN} | own)
-
-
-def ceiling_of(value: float, **own: Any) -> Ceiling:
-    """In FLOP/s."""
-    known: dict[str, Any] = dict.fromkeys(("memory_clock_mhz", "temperature_c"))
-    known |= {"unit": "FLOP/s", "best": 1.1 * value, "rounds": 15, "round_ms": 8.0, "settings": 1}
-    known |= {"ran": "a stand-in", "sm_clock_mhz": 1980.0, "throttled": False, "tried": ()}
-    return Ceiling(value=value, **known | own)
 
 
 def sessions_job(**own: Any) -> SessionsJob:

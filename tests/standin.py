@@ -22,9 +22,9 @@ from msgspec import structs
 
 import made_evidence
 from answers import Patch
-from made_records import built_kernel, ceiling_of
+from made_records import built_kernel
 from workbench.evidence import store
-from workbench.evidence.records import Ceiling, Environment, GraphNode, Series, Session, Timing
+from workbench.evidence.records import Environment, GraphNode, Series, Session, Timing
 from workbench.ncu.command import flags
 from workbench.run import compilation, machine, measurement, process, recording, side_jobs
 from workbench.run.gpu import Gpu
@@ -32,9 +32,6 @@ from workbench.run.measurement import Measurement
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import (
     Built,
-    CeilingFailed,
-    CeilingMeasured,
-    CeilingsJob,
     Checked,
     DeviceFound,
     Done,
@@ -203,42 +200,12 @@ class Sessions:
 
 
 def stand_in_for_jobs(monkeypatch: Patch) -> None:
-    """Under jobs that measure no variants: ceilings are what ``Benchmarks`` says, and a trial is
-    made on the CPU, by the worker that would make it on the GPU.
-    """
+    """A trial is made on the CPU, by the worker that would make it on the GPU."""
 
     def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
         return run_worker(scratch, structs.replace(job, device="cpu"), *given)
 
-    monkeypatch.setattr(side_jobs, "Worker", Benchmarks)
     monkeypatch.setattr(side_jobs, "run_worker", on_the_cpu)
-
-
-class Benchmarks:
-    """Of a card that has no FP8."""
-
-    def __init__(self, scratch: Path, job: CeilingsJob) -> None:
-        self.job = job
-
-    def watch(self, limit: float, on_event: Callable[[Any], None]) -> WorkerEnd:
-        error = ErrorText(kind="EnvironmentLacks", message="no FP8 here")
-        events: list[Event] = [
-            DeviceFound(environment=ENVIRONMENT),
-            *(
-                CeilingFailed(id=name, error=error)
-                if name == "tensor fp8"
-                else CeilingMeasured(id=name, ceiling=ceiling(number))
-                for number, name in enumerate(self.job.ceilings, start=1)
-            ),
-            Done(),
-        ]
-        for event in events:
-            on_event(event)
-        return WorkerEnd(events=events, returncode=0)
-
-
-def ceiling(number: int) -> Ceiling:
-    return ceiling_of(number * 1e12, best=number * 1.1e12)
 
 
 def measured_by(monkeypatch: Patch, stand_in: type) -> None:

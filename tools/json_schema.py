@@ -44,7 +44,6 @@ VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "advise": ["AdviceAnswer", "ReportAnswer"],
     "bisect": ["Bisected"],
     "build": [{"study": "str", "builds": "list[VariantBuild]"}],
-    "calibrate": ["MeasuredCeilings"],
     "check": ["CheckedStudy"],
     "diff": ["PairAnswer", "ReportPair"],
     "doctor": [

@@ -48,7 +48,7 @@ may be missing; an object is a JSON object, with the type of its values.
 
 """
 PACKAGES = ("app", "derive", "judge", "ncu", "render", "run.repository")  # with records of JSON
-OBJECTS = {"Advice", "Build", "Ceiling", "Check", "Data", "GraphNode", "Place"}  # not listed
+OBJECTS = {"Advice", "Build", "Check", "Data", "GraphNode", "Place"}  # not listed
 WORDS = {"str": "text", "int": "number", "float": "number", "bool": "true or false", "None": "null"}
 SEQUENCE = re.compile(r"(?:tuple|list|Sequence)\[([^\[\]]+?)(?:, \.\.\.)?\]")
 MAPPING = re.compile(r"(?:Mapping|dict)\[[^\[\],]+, ([^\[\]]+)\]")

@@ -38,7 +38,6 @@ REPORT_SECONDS = 30.0  # ncu_report at work on a report
 TOOL_SECONDS = 8.0  # nvidia-smi and ncu, to say what they are
 GIT_SECONDS = 120.0  # one call of git
 SELF_TEST_SECONDS = 180.0  # one part of the test of doctor
-CEILING_SECONDS = 60.0  # one ceiling, its compilation included
 # Seconds of silence of a worker.
 STARTING_SECONDS = 120.0  # until more than a greeting is heard: it imports
 COMPILING_SECONDS = 600.0  # while a front end compiles, or an autotuner chooses

@@ -23,7 +23,7 @@ from workbench.derive.speedup import (
 from workbench.errors import BadCapture
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, known_between, load_journal
-from workbench.evidence.records import Build, CaptureIndex, CeilingsFile, Check, Timing
+from workbench.evidence.records import Build, CaptureIndex, Check, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
@@ -185,7 +185,7 @@ class LadderEvidence:
     shape: str
     default_shape: str
     shapes: Mapping[str, ShapeEvidence]
-    calibration: CeilingsFile | None = None
+    ceilings: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     journal: Journal | None = None
     only: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ def load_ladder(
     judged = steps_shown(steps, only, shape) if only else steps
     reader = _EvidenceReader(study, folder, sources=sources)
     between, between_of = known_between(folder.gpu)
-    journal, calibration = load_journal(folder), calibration_of(folder)
+    journal = load_journal(folder)
     shapes = {
         name: reader.shape(name, variants, captures=whole)
         for name, variants, whole in _wanted(study, shape, judged, timed)
@@ -260,7 +260,7 @@ def load_ladder(
         shape=shape,
         default_shape=study.default_shape,
         shapes=shapes,
-        calibration=calibration,
+        ceilings=store.measured_ceilings(folder.gpu),
         notes=(*reader.reports.notes, *journal.notes),
         journal=journal,
         only=tuple(only),
@@ -268,14 +268,6 @@ def load_ladder(
         between_of=between_of,
         parameters={name: listed.parameters for name, listed in study.shapes.items()},
     )
-
-
-def calibration_of(folder: EvidenceFolder) -> CeilingsFile | None:
-    """Measured ceilings of the GPU: those of this study, else the newest of another, or None."""
-    if calibration := store.load_calibration(folder):
-        return calibration
-    others = filter(None, map(store.load_calibration, folder.every_study))
-    return max(others, key=lambda file: file.provenance.date, default=None)
 
 
 def fullest_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogether | None:

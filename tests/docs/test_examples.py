@@ -217,7 +217,7 @@ def examples() -> dict[tuple[str, str], None]:
 
 
 EXAMPLES = list(examples())
-LONG = ("ship", "check", "build", "gate", "bisect", "sweep", "try", "ablate", "doctor", "calibrate")
+LONG = ("ship", "check", "build", "gate", "bisect", "sweep", "try", "ablate", "doctor")
 
 
 @pytest.fixture(scope="module")

@@ -63,8 +63,7 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
     assert not any(name.endswith(".ncu-repz") or "/kernels/moe/" in name for name in names)
     assert wheel.stat().st_size <= 3e6
     assert "workbench/py.typed" in names
-    for name in ("meter.cuh", "memory.cu", "arithmetic.cu", "tensor.cu"):
-        assert f"workbench/run/worker/ceilings/{name}" in names
+    assert "workbench/evidence/ceilings.toml" in names
 
 
 def test_its_metadata_has_a_description_and_every_extra_is_documented(wheel: Path) -> None:

@@ -28,17 +28,15 @@ from workbench.evidence.records import (
     VariantRecord,
     timing_name,
 )
-from workbench.evidence.store import EvidenceFolder, load_calibration
 from workbench.study.files import json_data
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"
 SESSION = timing_name(next((EVIDENCE / SHAPE / "timings").iterdir()).name)
-FILES: dict[str, type[Record] | None] = {
+FILES: dict[str, type[Record]] = {
     "variants/fix10.json": VariantRecord,
     f"{SHAPE}/captures.json": Captures,
     f"{SHAPE}/timings/{SESSION}": Timing,
-    "ceilings.json": None,
 }
 ROWS = 6  # of a session: enough to be one
 Place = tuple[str | int, ...]
@@ -106,10 +104,6 @@ changes = st.sampled_from(list(FILES)).flatmap(
 )
 
 
-def load(path: Path, kind: type[Record] | None) -> object:
-    return store.read_record(path, kind) if kind else load_calibration(EvidenceFolder(path.parent))
-
-
 def read(name: str, data: bytes, kind: type[Record] | None = None) -> str:
     """What is said against it; "" where it is taken."""
     with tempfile.TemporaryDirectory() as top:
@@ -121,9 +115,9 @@ def read(name: str, data: bytes, kind: type[Record] | None = None) -> str:
         return error.message if error else ""
 
 
-def refusal(path: Path, kind: type[Record] | None) -> UsageError | None:
+def refusal(path: Path, kind: type[Record]) -> UsageError | None:
     try:
-        load(path, kind)
+        store.read_record(path, kind)
     except UsageError as error:
         return error
     return None

@@ -628,7 +628,9 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     told = plain(phrases.answer(judged))
     assert "its speed relative to base (20.0 µs) is not collected." in told
     own = dataclasses.replace(found.shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
-    over = over_sizes([own], "n", ["last", "slow", "base"], found.ladder, study="", gpu="")
+    over = over_sizes(
+        [own], "n", ["last", "slow", "base"], found.ladder, study="", gpu="", ceilings={}
+    )
     points = {line.variant: line.result_at("s") for line in over.variants}
     micros = {name: point.microseconds.value for name, point in points.items() if point}
     assert micros == pytest.approx({"last": 9.0, "slow": 30.0, "base": 20.0, REFERENCE: 18.0})

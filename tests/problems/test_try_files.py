@@ -42,7 +42,7 @@ from workbench.problems.writing import TrialFacts, write
 from workbench.run import machine, process
 from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import compiler_environment
-from workbench.run.protocol import CeilingsJob, ErrorText
+from workbench.run.protocol import ErrorText, TrialJob
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.startup import keeping_bytecode
@@ -771,12 +771,15 @@ def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
     spares: int, dead: int, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     (tmp_path / "ends_late.py").write_text(ENDS_LATE)
-    monkeypatch.setattr(process, "MODULES", {CeilingsJob: "ends_late"})
+    monkeypatch.setattr(process, "MODULES", {TrialJob: "ends_late"})
     with process.spare_interpreters(spares):
         for each in process._spares[:dead]:
             each.kill()
             each.wait()
-        worker = process.Worker(tmp_path, CeilingsJob(ceilings=()))
+        job = TrialJob(
+            study="", shapes=(), baseline="", called="", references=(), device="cpu", ranges=False
+        )
+        worker = process.Worker(tmp_path, job)
         assert worker.watch(120.0, lambda event: None).finished
     assert worker.process.returncode == -9
 

@@ -29,8 +29,7 @@ from standin import StandIn, stand_in_for_jobs
 from workbench.app.executor import Reporter, Task
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
-from workbench.evidence import journal, store
-from workbench.evidence.records import CeilingsFile
+from workbench.evidence import journal
 from workbench.evidence.store import EvidenceFolder
 from workbench.remote import bootstrap, remote_target, worker
 from workbench.remote.remote_target import Remote, record
@@ -315,33 +314,6 @@ def test_a_sweep_and_a_gate_measure_remotely(
     (study,) = json.loads(told.out)["studies"]
     timed = {c["variant"]: c["timed"] for c in study["changes"] if c.get("timed")}
     assert set(timed) >= {"baseline"}
-
-
-@pytest.mark.slow
-def test_ceilings_are_those_measured_here(
-    one: Cards, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
-) -> None:
-    there, own = workspace(tmp_path / "there"), workspace(tmp_path / "own")
-    monkeypatch.setattr(sys, "argv", ["workbench", "calibrate", "--on", HOST])
-    told = both_of(capsys, "calibrate", "--on", HOST, project=there)
-    assert "FP64: 5.00 TFLOP/s" in told.err
-    with monkeypatch.context() as patched:
-        here(patched)
-        assert main(["calibrate", "--project", str(own)]) == 0
-    tables = [text.partition("\n")[2] for text in (capsys.readouterr().out, told.out)]
-    assert tables[0] == tables[1] != ""
-    found, mine = (
-        store.read_record(evidence(root).ceilings, CeilingsFile) for root in (there, own)
-    )
-    assert (found.ceilings, found.not_collected) == (mine.ceilings, mine.not_collected)
-    assert found.provenance.command == f"workbench calibrate --on {HOST}"
-    before = evidence(there).ceilings.read_bytes()
-    one.fault("hang")
-    ctrl_c_when(lambda: len(one.ran) >= 2)
-    assert main(["calibrate", "--on", HOST, "--project", str(there)]) == 130
-    assert "interrupted: nothing was written" in capsys.readouterr().err
-    assert not alive(one)
-    assert evidence(there).ceilings.read_bytes() == before
 
 
 # Inputs that are always the same, so that so is what is allowed.

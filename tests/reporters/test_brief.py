@@ -23,10 +23,10 @@ from workbench.cli.main import VERBS as OPTIONS
 from workbench.cli.main import main
 from workbench.cli.options import Answered
 from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.evidence.store import measured_ceilings
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import ShapeTimes, main_timing
-from workbench.load import calibration_of
 from workbench.render import as_json, brief
 from workbench.render.as_json import plain_data
 from workbench.render.document.phrases import parent_of
@@ -199,8 +199,7 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
 @pytest.mark.slow
 def test_every_figure_of_a_recorded_study_is_of_the_shape_that_is_named(judged: Ablation) -> None:
     target = find_target(Local(), ROOT, judged.study, None)
-    known = calibration_of(target.folder)
-    measured = Measured(target, known.values if known else {})
+    measured = Measured(target, measured_ceilings(target.folder.gpu))
     elsewhere = {row.variant: row.judged_at for row in judged.rows if row.judged_at}
     for row in judged.everything:
         told = brief.step(judged, row)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import fake_nvml
-from answers import Patch, not_none
+from answers import Patch
 from remote_gpus import ROWS, card, nvml
 from workbench.app.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
@@ -220,8 +220,6 @@ def test_a_missing_library_or_package_is_named(
     assert "no NVIDIA GPU was found (the package" in machine.why_not_measuring().message
     smi("echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'")
     assert "packages are missing: torch, nvidia-ml-py" in machine.why_not_measuring().message
-    lacks = not_none(machine.why_not_calibrating())
-    assert "packages are missing: torch, nvidia-ml-py" in lacks.message
     assert machine.missing_to_run() == ["torch"]
 
 
@@ -231,7 +229,6 @@ def test_clocks_are_of_the_gpu_that_measures(number: int, listed: Install) -> No
     listed(*[card(0, sm_clock_mhz=345), card(1)][-number:])
     gauge = gpu.Gauge("GPU-1")
     assert gauge.load() == gpu.Load(1980, 30, throttled=False)
-    assert gauge.memory_clock_mhz() == 3201
     listed({**msgspec.to_builtins(card(1)), "reasons": 5})
     assert gpu.Gauge("GPU-1").load().reasons == ("SwPowerCap",)
 
@@ -239,4 +236,3 @@ def test_clocks_are_of_the_gpu_that_measures(number: int, listed: Install) -> No
 def test_without_nvml_no_clock_is_collected(listed: Install) -> None:
     gauge = gpu.Gauge("GPU-0")
     assert gauge.load() == gpu.Load()
-    assert gauge.memory_clock_mhz() is None

@@ -17,16 +17,14 @@ import torch
 from msgspec import structs
 
 from answers import Patch
-from made_records import built_kernel, ceiling_of, sessions_job
+from made_records import built_kernel, sessions_job
 from workbench.errors import ToolFailed
 from workbench.evidence.records import (
     Audit,
-    Ceiling,
     Environment,
     GraphNode,
     Series,
     Session,
-    TriedSetting,
     Witness,
 )
 from workbench.run import protocol
@@ -36,9 +34,6 @@ from workbench.run.protocol import (
     Broken,
     Built,
     Captured,
-    CeilingFailed,
-    CeilingMeasured,
-    CeilingsJob,
     Checked,
     CheckedCase,
     ContextLost,
@@ -62,7 +57,7 @@ from workbench.run.protocol import (
     decode,
     encode,
 )
-from workbench.run.worker import benchmarks, correctness, device, job_worker
+from workbench.run.worker import correctness, device, job_worker
 from workbench.run.worker.timing import graphs, neighbours, timed_gpu
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
@@ -89,14 +84,6 @@ SESSION = Session(
     reasons=("SwPowerCap",),
 )
 NODE = GraphNode(kind=NodeKind.KERNEL, kernel="scale", grid=(4, 1, 1), block=(256, 1, 1))
-CEILING = ceiling_of(
-    1.9e13,
-    best=2e13,
-    ran="made up",
-    sm_clock_mhz=1980.5,
-    temperature_c=40,
-    tried=(TriedSetting(ran="made up", median=1.9e13),),
-)
 EVERY: list[Event] = [
     Hello(pid=7),
     DeviceFound(environment=Environment(gpu="NVIDIA H200", sm_count=132)),
@@ -111,8 +98,6 @@ EVERY: list[Event] = [
     SessionsDone(sessions=5),
     Captured(variant="fix1"),
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
-    CeilingMeasured(id="fp32", ceiling=CEILING),
-    CeilingFailed(id="fp32", error=ERROR),
     Learned(
         inputs={"x": "float32[4]"},
         outputs=("float32[4]",),
@@ -247,7 +232,6 @@ def test_half_a_letter_waits_for_the_rest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        CeilingsJob(ceilings=("dram", "tensor fp8")),
         VariantsJob(
             study="scale",
             variants=("fix2[warps=12]",),
@@ -258,7 +242,7 @@ def test_half_a_letter_waits_for_the_rest(tmp_path: Path) -> None:
         ),
         sessions_job(sources={"baseline": ("baseline.py", "baseline.cu")}, references=("torch",)),
     ],
-    ids=["ceilings", "variants", "sessions"],
+    ids=["variants", "sessions"],
 )
 def test_a_job_is_read_as_it_was_written(job: Job, tmp_path: Path) -> None:
     protocol.write_job(tmp_path / "job.json", job)
@@ -403,26 +387,3 @@ def test_a_worker_without_a_gpu_says_why(
     last = json.loads((tmp_path / EVENTS).read_text().splitlines()[-1])
     assert last["event"] == "broken"
     assert last["error"]["message"] == "RuntimeError: no driver"
-
-
-def test_the_benchmarks_tell_what_they_measure_and_why_not(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
-    class Bench:
-        def ceiling(self, name: str) -> Ceiling:
-            if name == "l2":
-                raise RuntimeError("no L2")
-            return CEILING
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(benchmarks, "Bench", Bench)
-    monkeypatch.setattr(benchmarks, "environment", lambda: Environment(gpu="NVIDIA H200"))
-    monkeypatch.setattr(device, "context_lost", lambda: False)
-    monkeypatch.setattr(sys, "argv", ["worker", protocol.JOB])
-    protocol.write_job(tmp_path / protocol.JOB, CeilingsJob(ceilings=("dram", "l2")))
-    benchmarks.main()
-    events = [decode(line) for line in (tmp_path / EVENTS).read_text().splitlines()]
-    assert list(kinds(events)) == [
-        *("Hello", "DeviceFound", "CeilingMeasured", "CeilingFailed", "Done")
-    ]
-    assert events[2] == CeilingMeasured(id="dram", ceiling=CEILING)

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 
-from answers import Capsys, json_of, not_none
+from answers import Capsys, json_of
 from workbench import cuda
 from workbench.app.measure import plan
 from workbench.app.outcomes import CheckRow
@@ -26,14 +26,14 @@ from workbench.app.target import check_figures
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version
 from workbench.errors import UsageError
-from workbench.evidence.store import EvidenceFolder, load_calibration
-from workbench.load import calibration_of, load
+from workbench.evidence.store import EvidenceFolder
+from workbench.load import load
 from workbench.render import markdown
 from workbench.reporters.check import checks
 from workbench.run.worker import job_worker as worker_main
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace
-from workspaces import EVIDENCE, FIXTURE, ROOT, step
+from workspaces import ROOT, step
 
 STUDIES = ("attention", "attention_served", "moe", "softmax", "transpose")
 NEW = STUDIES[1:]
@@ -222,15 +222,6 @@ def test_a_tensor_map_says_what_box_it_takes() -> None:
     with pytest.raises(UsageError) as caught:
         cuda.tensor_map(torch.zeros(8, 64), (8, 6), swizzled=False)
     assert str(caught.value.hint).endswith("the last of them a multiple of 4")
-
-
-def test_ceilings_are_the_cards_and_not_one_studys() -> None:
-    workspace = find_workspace(FIXTURE)
-    theirs = not_none(load_calibration(EvidenceFolder(EVIDENCE)))
-    for name in ("softmax", "transpose"):
-        folder = EvidenceFolder(workspace.evidence_base(name) / EVIDENCE.name)
-        assert not folder.ceilings.exists()
-        assert calibration_of(folder) == theirs
 
 
 def test_all_evidence_together_stays_small() -> None:

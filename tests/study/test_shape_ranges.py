@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from answers import Capsys, Patch, Told, error_of, text_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.evidence.store import EvidenceFolder, derived_shapes
+from workbench.evidence.store import EvidenceFolder, derived_shapes, measured_ceilings
 from workbench.judge.sweeps import ranges
 from workbench.render.numbers import percent
 from workbench.run import machine
@@ -23,7 +21,7 @@ from workbench.study.model import Study
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
-from workspaces import EVIDENCE, GOOD, STUDY, make, step
+from workspaces import GOOD, STUDY, make, step
 
 SHAPES = """shapes = {
     "large": Shape(n=4096, rows=2, causal=False, dtype="float16"),
@@ -377,11 +375,7 @@ def test_a_rate_is_held_against_the_measured_ceiling(
 ) -> None:
     arguments = ("sweep", "wide", "--shape", "n=1024|2048")
     (over,) = told(*arguments)["sizes"]
-    assert over["ceilings"] == {}
-    recorded = EVIDENCE / "ceilings.json"
-    shutil.copy(recorded, evidence(root).ceilings)
-    (over,) = told(*arguments)["sizes"]
-    dram = json.loads(recorded.read_text())["ceilings"]["dram"]["value"]
+    dram = measured_ceilings("nvidia-h200")["dram"]
     assert over["ceilings"].keys() == {"dram", "fp32"}
     share = over["variants"][0]["shapes"][1]["terabytes_per_second"] * 1e12 / dram
     assert f", {percent(share)} of measured dram" in text_of(capsys, *arguments, project=root)

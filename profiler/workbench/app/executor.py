@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.evidence.store import EvidenceFolder
     from workbench.judge.open_verdicts import Deciding, NextRun
     from workbench.run.measurement import MeasuredPlan, Plan
-    from workbench.run.protocol import CeilingsJob, TrialJob
+    from workbench.run.protocol import TrialJob
     from workbench.run.toolchains import Toolchain
     from workbench.study.config import Config
     from workbench.study.model import Study
@@ -52,7 +52,7 @@ class Reporter:
 @dataclass(frozen=True)
 class Task:
     """A plan for a study; ``payer`` is the workspace whose budget it is. ``instead`` of the plan
-    there may be a job that measures no variants. ``toolchain``: whose workers measure.
+    there may be the trial call of what is tried. ``toolchain``: whose workers measure.
     """
 
     payer: Workspace
@@ -61,7 +61,7 @@ class Task:
     folder: EvidenceFolder
     plan: Plan
     deciding: Deciding | None = None
-    instead: TrialJob | CeilingsJob | None = None
+    instead: TrialJob | None = None
     toolchain: Toolchain | None = None
 
 
@@ -72,14 +72,8 @@ def perform(
     ``undecided`` is called after each session instead of what the task decides.
     """
     from workbench.run.measurement import MeasuredPlan
-    from workbench.run.protocol import CeilingsJob, TrialJob
 
-    if isinstance(task.instead, CeilingsJob):
-        from workbench.run.side_jobs import calibrate
-
-        calibrate(task.folder, hear, wanted=task.instead.ceilings)
-        return MeasuredPlan()
-    if isinstance(task.instead, TrialJob):
+    if task.instead is not None:
         from workbench.run.side_jobs import try_once
 
         return MeasuredPlan(learned=try_once(task.study, task.instead, builds))
@@ -154,10 +148,6 @@ class Executor(ABC):
     @abstractmethod
     def gpu(self) -> Gpu | None:
         """None where nothing can be measured."""
-
-    @abstractmethod
-    def require_gpu(self) -> Gpu:
-        """Return the GPU, for what needs no ncu. Raises EnvironmentLacks."""
 
     @abstractmethod
     def package_version(self, name: str) -> str | None:
@@ -255,12 +245,6 @@ class Local(Executor):
     def gpu(self) -> Gpu | None:
         return machine.find_gpu() if machine.can_measure() else None
 
-    def require_gpu(self) -> Gpu:
-        lacks, gpu = machine.why_not_calibrating(), machine.find_gpu()
-        if lacks is not None or gpu is None:
-            raise lacks or machine.why_not_measuring()
-        return gpu
-
     def package_version(self, name: str) -> str | None:
         from workbench.cuda.compiler import package_version
 
@@ -277,15 +261,12 @@ class Local(Executor):
         return spare_interpreters(TRIED_BY) if self.gpu else nullcontext()
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
-        from workbench.run.protocol import TrialJob
-
         if tasks[0].toolchain:
             with self.spending(tasks[0]):
                 return perform_in_turns(tasks, hear)
         plans = []
         for task in tasks:
-            on_gpu = not isinstance(task.instead, TrialJob)
-            with self.spending(task) if on_gpu else nullcontext():
+            with nullcontext() if task.instead else self.spending(task):
                 plans.append(perform(task, hear, cubin_folder()))
             if plans[-1].interrupted:
                 raise Interrupted

@@ -10,8 +10,8 @@ from workbench.app.measure import Wanted, ensure, ensure_each, task
 from workbench.app.report import write_document
 from workbench.app.target import Target, of_one_gpu, shown_path, target_at
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence.store import measured_ceilings
 from workbench.judge.sweeps import OverSizes, Space, Sweep, judge_sweep, over_sizes, ranges
-from workbench.load import calibration_of
 from workbench.render.chart.charts import size_lines
 from workbench.render.document import timings as document
 from workbench.render.document.timings import sizes_sections
@@ -105,7 +105,7 @@ def over_shapes(targets: Sequence[Target], variants: Sequence[str]) -> list[Over
     differ.
     """
     first = targets[0]
-    study, calibration = first.study, calibration_of(first.folder)
+    study = first.study
     references = [r.name for r in study.ladder.references]
     names = [name for name in variants if name not in references]
     shapes = {target.shape: target.load([*names, *references]) for target in targets}
@@ -117,7 +117,7 @@ def over_shapes(targets: Sequence[Target], variants: Sequence[str]) -> list[Over
             study.ladder,
             study=study.name,
             gpu=first.folder.gpu,
-            ceilings=calibration.values if calibration else None,
+            ceilings=measured_ceilings(first.folder.gpu),
         )
         for parameter, found in ranges({n: s.parameters for n, s in shapes.items()})
     ]

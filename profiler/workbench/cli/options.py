@@ -340,14 +340,6 @@ class SweepOptions(Briefed, Measured):
 
 
 @dataclass(frozen=True)
-class CalibrateOptions(Printed, Measured):
-    """Measure the ceilings that this GPU reaches, for rooflines.
-
-    Example: workbench calibrate
-    """
-
-
-@dataclass(frozen=True)
 class ReportOptions(Recorded):
     """Rebuild the report from recorded evidence.
 

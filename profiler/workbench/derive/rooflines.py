@@ -19,11 +19,8 @@ Work W with peak P needs W/P seconds at the least, and so does the traffic of ea
 with several kinds of work or several launches is bound by the sums of those: its roof is its FLOPs
 over the longest of them. For one kind of work this is the usual min(peak, intensity x bandwidth).
 
-A measured ceiling is never scaled: it is what this GPU reached at the clock of that moment, and a
-share of it says how much of that a kernel got. It is held against theory at the same clock, though:
-the rates of arithmetic and of L1 are proportional to the SM clock, so the capture's peak is taken
-at the SM clock of the benchmark. L2 and DRAM have clocks of their own, which hardly move: their
-peaks are the capture's.
+A measured ceiling is never scaled: it is what a GPU of the model reached at the clock of that
+moment (``evidence/ceilings.toml``), and a share of it says how much of that a kernel got.
 """
 
 from __future__ import annotations
@@ -33,7 +30,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.figures import DURATION, added, longest, totals
-from workbench.evidence.records import Ceiling, CeilingsFile
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import (
     FP32_OPS,
@@ -44,7 +40,6 @@ from workbench.ncu.catalog import (
     TENSOR_OPS,
     TensorOp,
 )
-from workbench.words import shown
 
 # Kind of arithmetic to its instructions with their FLOPs, the counter of its peak rate, and the
 # FLOPs of one instruction at that rate.
@@ -384,70 +379,3 @@ def _is_undercounted(values: Values) -> bool:
     """Whether the tensor pipe was busy, and its operations were not collected."""
     collected = any(op.work in values for op in TENSOR_OPS)
     return not collected and values.get(TENSOR_PIPE, 0.0) > BUSY_PIPE_PCT
-
-
-OWN_CLOCK = (DRAM, L2)
-
-
-@dataclass(frozen=True)
-class MeasuredCeiling:
-    """A measured ceiling; ``theoretical`` in its unit, at its clock, None where not known."""
-
-    id: str
-    measured: Ceiling
-    theoretical: float | None
-
-    @property
-    @shown
-    def share_of_theoretical(self) -> float:
-        """The measured ceiling over the theoretical one; nan where that is unknown."""
-        return self.measured.value / self.theoretical if self.theoretical else math.nan
-
-    @property
-    @shown
-    def above_theory(self) -> bool:
-        """More than the hardware can do: an error in the data."""
-        return self.share_of_theoretical > ERROR_MARGIN
-
-
-@dataclass(frozen=True)
-class MeasuredCeilings:
-    """All measured ceilings of a GPU by id; ``not_collected`` says why others are missing."""
-
-    gpu: str
-    date: str
-    ceilings: Mapping[str, MeasuredCeiling]
-    not_collected: Mapping[str, str]
-
-    def value(self, name: str) -> float | None:
-        """FLOP/s or bytes/s; None where not measured."""
-        roof = self.ceilings.get(name)
-        return roof.measured.value if roof else None
-
-    @property
-    def wrong(self) -> list[MeasuredCeiling]:
-        return [roof for roof in self.ceilings.values() if roof.above_theory]
-
-
-def measured_ceilings(calibration: CeilingsFile, peaks: Peaks | None) -> MeasuredCeilings:
-    """``peaks`` are of a capture on the same GPU, None where there is none."""
-    return MeasuredCeilings(
-        gpu=calibration.provenance.gpu or "",
-        date=calibration.provenance.date,
-        ceilings={
-            name: MeasuredCeiling(
-                name, ceiling, _theoretical(name, ceiling, peaks) if peaks else None
-            )
-            for name, ceiling in calibration.ceilings.items()
-        },
-        not_collected=calibration.not_collected,
-    )
-
-
-def _theoretical(name: str, measured: Ceiling, peaks: Peaks) -> float | None:
-    rate = peaks.rates.get(name)
-    if rate is None or name in OWN_CLOCK:
-        return rate
-    if measured.sm_clock_mhz is None:
-        return None
-    return rate * measured.sm_clock_mhz * 1e6 / peaks.sm_clock

@@ -22,7 +22,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Measure = (
     Annotated[int, msgspec.Meta(ge=0, le=10**12)] | Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 )
-UNITS = ("FLOP/s", "byte/s")
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,53 +184,6 @@ class Captures(Record, frozen=True, kw_only=True):
     """``<shape>/captures.json``: the captures at one shape by variant."""
 
     captures: dict[str, CaptureIndex]
-
-
-class TriedSetting(Record, frozen=True, kw_only=True):
-    """A setting of a benchmark and the median of its rounds, in the unit of the ceiling."""
-
-    ran: str
-    median: Number
-
-
-class Ceiling(Record, frozen=True, kw_only=True):
-    """``value`` is the median round of the best setting, ``best`` the best of them.
-
-    ``unit`` is FLOP/s or byte/s, ``ran`` says what was run. Clocks in MHz, of the SMs and of the
-    memory while it ran; None where not collected.
-    """
-
-    unit: str
-    value: Number
-    best: Number
-    rounds: Count
-    round_ms: Measure
-    settings: Count
-    ran: str
-    sm_clock_mhz: Measure | None
-    memory_clock_mhz: Measure | None
-    temperature_c: Number | None
-    throttled: bool
-    tried: tuple[TriedSetting, ...]
-
-    def __post_init__(self) -> None:
-        if not 0 < self.value < float("inf") or self.unit not in UNITS:
-            raise ValueError(f"is {self.value:g} {self.unit}")
-
-
-class CeilingsFile(Record, frozen=True, kw_only=True):
-    """``ceilings.json``: what the GPU was measured to reach, by id; why others are missing."""
-
-    repair: ClassVar[str] = "run `workbench calibrate` on that GPU again, or delete the file"
-
-    ceilings: dict[str, Ceiling]
-    not_collected: dict[str, str]
-    provenance: Provenance
-
-    @property
-    def values(self) -> dict[str, float]:
-        """FLOP/s or byte/s by id: dram, l2, l1, fp32, fp64, half, ``tensor <type>``."""
-        return {name: float(ceiling.value) for name, ceiling in self.ceilings.items()}
 
 
 class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):

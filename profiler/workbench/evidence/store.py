@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -21,7 +22,6 @@ from workbench.evidence.records import (
     PACKED,
     CaptureIndex,
     Captures,
-    CeilingsFile,
     DerivedShape,
     Record,
     Timing,
@@ -95,10 +95,6 @@ class EvidenceFolder:
         return self.root / f"tables/{Path(report).stem}.json.zst"
 
     @property
-    def ceilings(self) -> Path:
-        return self.root / "ceilings.json"
-
-    @property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
 
@@ -111,14 +107,6 @@ class EvidenceFolder:
     def every_gpu(self) -> list[EvidenceFolder]:
         """This and its neighbours: the folders of the same study for all GPUs."""
         return [EvidenceFolder(path) for path in listed(self.root.parent) if path.is_dir()]
-
-    @property
-    def every_study(self) -> list[EvidenceFolder]:
-        """This and the folders of the workspace's other studies for the same GPU."""
-        if self.root.parent.name != EVIDENCE:  # what a packaged workspace measured here
-            return [self]
-        studies = (path / EVIDENCE / self.gpu for path in listed(self.root.parents[2]))
-        return [EvidenceFolder(path) for path in studies if path.is_dir()]
 
 
 def evidence_folders(ablations: Path, study: str) -> list[EvidenceFolder]:
@@ -300,21 +288,14 @@ def derived_shapes(folder: EvidenceFolder) -> dict[str, dict[str, Parameter]]:
     return {record.shape: record.parameters for record in records if record}
 
 
-def load_calibration(folder: EvidenceFolder) -> CeilingsFile | None:
-    """The ceilings that ``workbench calibrate`` measured; None without a file. Raises UsageError
-    for one that is damaged or of another GPU.
+@cache
+def measured_ceilings(gpu: str) -> Mapping[str, float]:
+    """Return the rates that GPUs of a model reach: FLOP/s or byte/s by dram, l2, l1, fp32, fp64,
+    half, ``tensor <type>``. Empty where nobody measured the model; ``gpu`` is its folder's name.
     """
-    path = folder.ceilings
-    file = _recorded(path, CeilingsFile)
-    if file is None:
-        return None
-    gpu = file.provenance.gpu
-    if gpu is None:
-        why = f"{path} is damaged: its provenance has no `gpu`"
-        raise UsageError(why, hint=CeilingsFile.repair)
-    if gpu_slug(gpu) != folder.gpu:
-        raise UsageError(f"{path} is of another GPU: {gpu}", hint=CeilingsFile.repair)
-    return file
+    text = Path(__file__).with_name("ceilings.toml").read_text(encoding="utf-8")
+    rates: dict[str, float] = tomllib.loads(text).get(gpu, {})
+    return rates
 
 
 def variant_record(folder: EvidenceFolder, variant: str) -> VariantRecord:

@@ -1053,7 +1053,7 @@ class View:
     """One shape, with what follows of each capture alone.
 
     between: How much a ratio varies between recordings, see ``known_between``.
-    ceilings: Measured ones by id; empty where nothing was calibrated.
+    ceilings: Those measured on the GPU's model, by id.
     advice: By variant with a capture: kinds of change to try, whatever was tried since; None
         where the capture has nothing to judge by.
     hottest: By variant with a capture: the line with the most stall time.

@@ -16,10 +16,8 @@ from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.rooflines import (
     DRAM,
     L2,
-    MeasuredCeilings,
     Peaks,
     Point,
-    measured_ceilings,
     peaks,
     point,
 )
@@ -50,7 +48,7 @@ from workbench.judge.advice_rules import (
 )
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding, finding, joined, percent, suffix
+from workbench.judge.findings import Finding, finding, joined, suffix
 from workbench.judge.gates import (
     Accuracy,
     Gate,
@@ -291,11 +289,11 @@ class Ablation:
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where no
     step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but at
-    the study's default shape. ``measured`` are the GPU's measured ceilings, where it was
-    calibrated. ``ladders`` has one ladder a shape at which a step is judged, that of ``shape``
-    first. ``recordings`` are the timing runs at ``shape``. ``trials`` are the study's own kinds
-    of change, ``elsewhere`` how often other ladders kept each, up to ``date``. ``work`` is what one
-    call has to do at ``shape``.
+    the study's default shape. ``measured`` are ceilings that a GPU of its model reached, by id, in
+    FLOP/s and byte/s. ``ladders`` has one ladder a shape at which a step is judged, that of
+    ``shape`` first. ``recordings`` are the timing runs at ``shape``. ``trials`` are the study's own
+    kinds of change, ``elsewhere`` how often other ladders kept each, up to ``date``. ``work`` is
+    what one call has to do at ``shape``.
     ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
     ``shapes`` has the parameters of every shape of the study, checked ones too.
     ``over_parents`` has the claimed ratio of each step over its parent by shape, wherever both were
@@ -320,7 +318,7 @@ class Ablation:
     warnings: tuple[Finding, ...]
     whole: Comparison | None = None
     across: AcrossShapes | None = None
-    measured: MeasuredCeilings | None = None
+    measured: Mapping[str, float] = field(default_factory=dict)
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
@@ -487,17 +485,6 @@ def variant_at(variant: str, shape: str = "") -> Finding:
     return finding("variant", f"{variant}{suffix(shape)}", variant=variant, shape=shape)
 
 
-def ceiling_warnings(measured: MeasuredCeilings | None) -> Iterator[Finding]:
-    """Warn about measured ceilings that lie above the theoretical ones."""
-    for roof in measured.wrong if measured else ():
-        share = roof.share_of_theoretical
-        message = (
-            f"the measured {roof.id} ceiling is {percent(share)} of the theoretical one: an error "
-            "in the data; run `workbench calibrate` again"
-        )
-        yield finding("ceilings.above_theory", message, ceiling=roof.id, share=share)
-
-
 def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
     clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
     if not clocks:
@@ -602,10 +589,9 @@ def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
 
 def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequence[str]) -> View:
     """``variants`` decide which timing the table's is."""
-    here, calibration = evidence.shapes[shape], evidence.calibration
-    ceilings = calibration.values if calibration else {}
+    here = evidence.shapes[shape]
     kernels = {
-        name: subject(variant.capture, variant.figures, ceilings, here.work)
+        name: subject(variant.capture, variant.figures, evidence.ceilings, here.work)
         for name, variant in here.variants.items()
         if variant.capture
     }
@@ -615,7 +601,7 @@ def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequ
         between=evidence.between,
         ladder=evidence.ladder,
         config=config,
-        ceilings=ceilings,
+        ceilings=evidence.ceilings,
         journal=evidence.journal,
         advice={name: advise(kernel) for name, kernel in kernels.items()},
         hottest={name: kernel.hottest for name, kernel in kernels.items()},
@@ -644,8 +630,6 @@ def judge(
     references = reference_rows(table, trials)
     everything = (*rows, *references)
     captured = [table.variant(row.variant) for row in everything if row.capture]
-    theory = _ceilings(captured)
-    measured = measured_ceilings(evidence.calibration, theory) if evidence.calibration else None
     session = table.times.table
     provenance = environment(
         [variant.index for variant in captured if variant.index],
@@ -669,7 +653,7 @@ def judge(
         reference=evidence.ladder.primary_reference,
         rows=rows,
         references=references,
-        ceilings=theory,
+        ceilings=_ceilings(captured),
         environment=provenance,
         timing_file=session.file if session else "",
         warnings=(
@@ -681,11 +665,10 @@ def judge(
             *timing_warnings(
                 _facts(views, ladders, across if everywhere else None, highest), evidence.shape
             ),
-            *ceiling_warnings(measured),
         ),
         whole=None if only else _whole(table, rows),
         across=across,
-        measured=measured,
+        measured=evidence.ceilings,
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(evidence, evidence.shape),

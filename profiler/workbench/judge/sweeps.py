@@ -279,7 +279,7 @@ ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "f
 class OverSizes:
     """``sizes`` are the values of ``parameter`` by shape, rising; ``others`` are the parameters
     that all shapes share. ``references`` are among the ``variants``. ``ceilings`` are the measured
-    ones that bound the study, in FLOP/s and byte/s; none where the GPU was not calibrated.
+    ones that bound the study, in FLOP/s and byte/s; none of a GPU whose model nobody measured.
     """
 
     study: str
@@ -348,11 +348,11 @@ def over_sizes(
     *,
     study: str,
     gpu: str,
-    ceilings: Mapping[str, float] | None = None,
+    ceilings: Mapping[str, float],
 ) -> OverSizes:
     """Judge variants over ``shapes`` that differ in ``parameter`` alone, and rise in it.
 
-    ``ceilings`` are the measured ones of the GPU, by id. Times of references are those beside the
+    ``ceilings`` are measured on the GPU's model, by id. Times of references are those beside the
     first of the ``variants``, if it was timed with them.
     """
     references = [reference.name for reference in ladder.references]
@@ -382,7 +382,7 @@ def over_sizes(
         variants=tuple(map(across, names)),
         references=tuple(references),
         in_flops=in_flops,
-        ceilings={name: rate for name in bounds if (rate := (ceilings or {}).get(name))},
+        ceilings={name: rate for name in bounds if (rate := ceilings.get(name))},
         warnings=tuple(warnings_of(by_size, ladder.primary_reference)),
     )
 

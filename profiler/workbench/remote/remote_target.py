@@ -23,7 +23,7 @@ from workbench.app.executor import Executor, Hear, Reporter, Task
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.journal import JournalEntry, SessionEntry
-from workbench.evidence.records import Captures, CeilingsFile, Record, Timing, VariantRecord
+from workbench.evidence.records import Captures, Record, Timing, VariantRecord
 from workbench.evidence.store import gpu_slug
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote import bootstrap, worker
@@ -66,9 +66,6 @@ class Remote(Executor):
     def gpu(self) -> Gpu:
         assert self.machine.gpu is not None
         return self.machine.gpu
-
-    def require_gpu(self) -> Gpu:
-        return self.gpu
 
     def package_version(self, name: str) -> str | None:
         return self.machine.packages.get(name.lower().replace("_", "-"))
@@ -199,8 +196,6 @@ def record(recorder: Recorder, result: Result, files: Mapping[str, bytes]) -> No
     for name in dict.fromkeys(index.report for index in indexes):
         same = [index for index in indexes if index.report == name]
         write_captures(folder, name, files[REPORTS + name], same)
-    for ceilings in records[CeilingsFile]:
-        store.write(folder.ceilings, ceilings)
 
 
 def decoded(recorder: Recorder, files: Mapping[str, bytes]) -> Mapping[type[Record], list[Any]]:
@@ -209,7 +204,6 @@ def decoded(recorder: Recorder, files: Mapping[str, bytes]) -> Mapping[type[Reco
         "variants/": VariantRecord,
         f"{recorder.shape}/timings/": Timing,
         f"{recorder.shape}/captures.json": Captures,
-        "ceilings.json": CeilingsFile,
     }
     records: dict[type[Record], list[Any]] = defaultdict(list)
     for name, data in files.items():

@@ -37,7 +37,7 @@ from workbench.run import machine
 from workbench.run.compilation import shared_builds
 from workbench.run.gpu import Gpu, one_gpu
 from workbench.run.measurement import MeasuredPlan, Plan
-from workbench.run.protocol import CeilingsJob, ErrorText, Event, TrialJob, encode
+from workbench.run.protocol import ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
 from workbench.study.config import Config
 from workbench.study.files import PART, json_as_type, require_inside
@@ -67,7 +67,7 @@ class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
     deciding: Deciding = Deciding()
     command: tuple[str, ...] = ()
     variables: dict[str, str] = {}
-    instead: TrialJob | CeilingsJob | None = None
+    instead: TrialJob | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ def _roofline(where: str, kernels: Mapping[str, LaunchProfile]) -> Drawing:
         points = {name: each.point for name, each in kernels.items() if each.point}
         rates = next((each.rates for each in kernels.values() if each.rates), {})
         base = next((point.base for point in points.values()), DRAM)
-        drawn = roofs(base, [*points.values()], rates)
+        drawn = roofs(base, [*points.values()], rates, {})
         if not drawn:
             return canvas.instead("ceilings not collected: profile with --set full")
         marks: list[Mark] = []

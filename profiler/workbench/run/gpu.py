@@ -288,14 +288,6 @@ class Gauge:
             reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),
         )
 
-    def memory_clock_mhz(self) -> float | None:
-        if self._nvml is None:
-            return None
-        try:
-            return float(self._nvml.nvmlDeviceGetClockInfo(self._handle, self._nvml.NVML_CLOCK_MEM))
-        except Exception:
-            return None
-
 
 OWN_FOLDER = "WORKBENCH_FOLDER"  # names the only folder that a remote worker writes to
 POLL_SECONDS = 0.2

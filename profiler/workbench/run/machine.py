@@ -91,18 +91,10 @@ def can_measure() -> bool:
     return find_gpu() is not None and find_ncu() is not None and not missing_packages()
 
 
-def why_not_calibrating() -> EnvironmentLacks | None:
-    """Return why nothing can run on the GPU, even without ncu; None if it can."""
-    if find_gpu() is None:
-        return _no_gpu("ceilings are measured on the GPU itself")
-    missing = missing_to_run()
-    return _no_packages(missing) if missing else None
-
-
 def why_not_measuring() -> EnvironmentLacks:
     """Return why nothing can be measured here, as an error to raise."""
     if find_gpu() is None:
-        return _no_gpu("verbs show the recorded evidence here")
+        return _no_gpu()
     if find_ncu() is None:
         return no_ncu()
     return _no_packages(missing_packages())
@@ -115,13 +107,14 @@ def no_ncu() -> EnvironmentLacks:
     )
 
 
-def _no_gpu(so: str) -> EnvironmentLacks:
+def _no_gpu() -> EnvironmentLacks:
     missing = missing_packages()
     if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
         return _no_packages(missing)  # there may well be one
     return EnvironmentLacks(
         f"no NVIDIA GPU was found ({why_none()})",
-        hint=f"{so}, and --on HOST measures on another; `workbench doctor` says what is missing",
+        hint="verbs show the recorded evidence here, and --on HOST measures on another; "
+        "`workbench doctor` says what is missing",
     )
 
 

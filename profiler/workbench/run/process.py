@@ -31,7 +31,6 @@ from workbench.run.protocol import (
     LOG,
     PARENT,
     TURN,
-    CeilingsJob,
     Done,
     Event,
     Hello,
@@ -85,7 +84,6 @@ POLL_SECONDS = 0.05
 STOP_SECONDS = 60.0
 MAIN = "workbench.run.worker.job_worker"
 MODULES = {
-    CeilingsJob: "workbench.run.worker.benchmarks",
     SessionsJob: "workbench.run.worker.session_forks",
     ShipJob: "workbench.run.worker.shipping",
     TrialJob: "workbench.run.worker.trial_call",
@@ -246,7 +244,6 @@ class Worker:
         self.scratch = scratch
         # ncu tells how far it is; what a variant prints says nothing of whether it will ever end.
         self.under_ncu = prefix is not None
-        self.output_counts = prefix is not None or isinstance(job, CeilingsJob)
         self.events: list[Event] = []
         self.pieces: list[str] = []
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=bounds.LOG)
@@ -281,7 +278,7 @@ class Worker:
         self.events.extend(fresh)
         for event in fresh:
             on_event(event)
-        return bool(fresh or (text and self.output_counts))
+        return bool(fresh or (text and self.under_ncu))
 
     def allowed(self, limit_seconds: float) -> float:
         """Say how long it may be silent, by its last event; a variant has ``limit_seconds``."""

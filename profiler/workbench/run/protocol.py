@@ -26,7 +26,6 @@ from workbench.errors import (
 from workbench.evidence.records import (
     BuiltKernel,
     Call,
-    Ceiling,
     CheckOutcome,
     Environment,
     Session,
@@ -106,12 +105,6 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     kernels_alone: tuple[str, ...] = ()
 
 
-class CeilingsJob(_Job, frozen=True, kw_only=True, tag="ceilings"):
-    """The ids of ceilings to measure."""
-
-    ceilings: tuple[str, ...]
-
-
 class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     """The ``baseline`` and ``references`` of a study, called once at its ``shapes``: see
     ``worker.trial``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
@@ -144,7 +137,7 @@ class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
     reference_params: dict[str, Parameter]
 
 
-Job = VariantsJob | SessionsJob | CeilingsJob | TrialJob | ShipJob
+Job = VariantsJob | SessionsJob | TrialJob | ShipJob
 
 KINDS = {
     kind.__name__: kind
@@ -248,16 +241,6 @@ class Failed(_Event, frozen=True, kw_only=True, tag="failed"):
 
     variant: str
     phase: Phase
-    error: ErrorText
-
-
-class CeilingMeasured(_Event, frozen=True, kw_only=True, tag="ceiling"):
-    id: str
-    ceiling: Ceiling
-
-
-class CeilingFailed(_Event, frozen=True, kw_only=True, tag="ceiling_failed"):
-    id: str
     error: ErrorText
 
 
@@ -387,8 +370,6 @@ Event = (
     | SessionsDone
     | Captured
     | Failed
-    | CeilingMeasured
-    | CeilingFailed
     | Learned
     | Packable
     | ContextLost

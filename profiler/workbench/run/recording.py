@@ -1,4 +1,4 @@
-"""Writes what was measured or calibrated, with its provenance: when, by which command, on what."""
+"""Writes what was measured, with its provenance: when, by which command, on what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of a worker that time no variants: ceilings, one call of what is tried, and a package."""
+"""Jobs of a worker that time no variants: a call of what is tried, checks on the CPU, a package."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from msgspec import structs
 
 from workbench import bounds
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
-from workbench.evidence import store
-from workbench.evidence.records import Ceiling, CeilingsFile, Environment
-from workbench.evidence.store import EvidenceFolder
 from workbench.run import machine
-from workbench.run.compilation import empty_scratch, scratch_folder, worker_stopped
+from workbench.run.compilation import scratch_folder, worker_stopped
 from workbench.run.measurement import Plan, variants_job
-from workbench.run.process import E, Worker, WorkerEnd, run_worker
+from workbench.run.process import E, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Broken,
-    CeilingFailed,
-    CeilingMeasured,
-    CeilingsJob,
     Checked,
-    DeviceFound,
     Event,
     Failed,
     Learned,
@@ -30,68 +23,9 @@ from workbench.run.protocol import (
     ShipJob,
     TrialJob,
 )
-from workbench.run.recording import provenance
 from workbench.study.model import Study, Variant
 from workbench.study.sources import virtual_name
 from workbench.words import INSTALL, Phase
-
-CEILINGS = (
-    "dram",
-    "l2",
-    "l1",
-    "fp32",
-    "fp64",
-    "half",
-    "tensor fp16",
-    "tensor bf16",
-    "tensor tf32",
-    "tensor fp8",
-)
-HINT = "`workbench doctor` checks the GPU, the driver and the packages"
-
-
-def calibrate(
-    folder: EvidenceFolder,
-    on_event: Callable[[Event], None],
-    limit: float = bounds.CEILING_SECONDS,
-    wanted: Sequence[str] = CEILINGS,
-) -> CeilingsFile:
-    """Measure the ceilings that are ``wanted``, and write them to ``ceilings.json``; returns that.
-
-    A benchmark that fails, hangs or takes the process along costs only itself: the others go on in
-    a fresh worker, and its ceiling is written down as not collected, with the reason. Raises
-    ToolFailed where none could be measured, KeyboardInterrupt when it was stopped: the file on
-    record stays as it is then.
-    """
-    measured: dict[str, Ceiling] = {}
-    absent: dict[str, str] = {}
-    environment = Environment()
-    with empty_scratch() as scratch:
-        while left := [name for name in wanted if name not in {*measured, *absent}]:
-            outcome = Worker(scratch, CeilingsJob(ceilings=tuple(left))).watch(limit, on_event)
-            for event in outcome.events:
-                match event:
-                    case DeviceFound():
-                        environment = event.environment
-                    case CeilingMeasured():
-                        measured[event.id] = event.ceiling
-                    case CeilingFailed():
-                        absent[event.id] = event.error.message.partition("\n")[0]
-            if outcome.interrupted:
-                raise KeyboardInterrupt
-            if outcome.current and not outcome.finished:
-                absent[outcome.current] = outcome.why()
-            elif not outcome.finished and not outcome.of(CeilingFailed):
-                broken = outcome.of(Broken)
-                why = broken[0].error.message if broken else outcome.log[-500:].strip()
-                raise ToolFailed(f"the benchmarks did not start: {why}", hint=HINT)
-    if not measured:
-        first = next(iter(absent.values()))
-        raise ToolFailed(f"no ceiling could be measured: {first}", hint=HINT)
-    origin = provenance(environment)
-    file = CeilingsFile(ceilings=measured, not_collected=absent, provenance=origin)
-    store.write(folder.ceilings, file)
-    return file
 
 
 def trial_of(

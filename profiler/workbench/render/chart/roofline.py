@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from workbench.derive.rooflines import TENSOR, Point
@@ -24,7 +24,8 @@ WORDS[Marking.REFERENCE] = "reference"
 
 
 class Roof(NamedTuple):
-    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on this GPU."""
+    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on a GPU of
+    the model."""
 
     key: str
     name: str
@@ -43,7 +44,7 @@ def roofs(
     memory: str,
     points: Sequence[Point],
     rates: Mapping[str, float],
-    measured: Callable[[str], float | None] = lambda _: None,
+    measured: Mapping[str, float],
 ) -> list[Roof]:
     """Return the roof of the memory that inputs come from, then those of arithmetic, the highest
     first; packed FP16 and FP64 where some point is bound by them. Without ceilings there is none.
@@ -55,7 +56,7 @@ def roofs(
     names |= {memory: memory.upper(), tensor: f"Tensor, dense {dtype.upper()}"}
     drawn = []
     for key in (key for key in names if key in bound and rates.get(key)):
-        reached, unit = measured(key), "TB/s" if key == memory else "TFLOP/s"
+        reached, unit = measured.get(key), "TB/s" if key == memory else "TFLOP/s"
         drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA, unit))
     drawn.sort(key=lambda roof: (roof.key != memory, -roof.rate))
     return drawn if rates.get(memory) else []
@@ -94,8 +95,7 @@ def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
     """Draw the work that the problem needs over the time of each variant, or say what it lacks."""
     points = [row.roofline for row in ablation.everything if row.roofline]
     rates = ablation.ceilings.rates if ablation.ceilings else {}
-    measured = [ablation.measured.value] if ablation.measured else []
-    drawn = roofs(ablation.base, points, rates, *measured)
+    drawn = roofs(ablation.base, points, rates, ablation.measured)
     shown = (*ablation.table_rows, *ablation.references)
     missing = [row for row in shown if not row.roofline]
     if not drawn:
@@ -164,7 +164,7 @@ def draw(
     entries: list[tuple[str, svg.Look]] = []
     entries += [(WORDS[each], svg.SIGNS[each]) for each in WORDS if svg.SIGNS[each] in signs]
     entries += [("the steps to the best version", PATH)] * (len(steps) > 1)
-    entries += [("measured on this GPU (in brackets)", MEASURED)] * bool(dashed)
+    entries += [("measured on this model (in brackets)", MEASURED)] * bool(dashed)
     entries += [(roof.text, ROOF) for roof in drawn if canvas.narrow]
     return canvas.legend(entries, plot.y.start + 44)
 
