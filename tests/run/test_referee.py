@@ -24,7 +24,7 @@ from workbench.run.protocol import Event, Witnessed
 from workbench.run.worker import referee as module
 from workbench.run.worker.auditor import Audited, Auditor, Bare, Claims, require_dense
 from workbench.run.worker.output import NoResult
-from workbench.run.worker.referee import GatedProcess, Referee, ReplayTimes
+from workbench.run.worker.referee import GatedProcess, Lost, Referee, ReplayTimes
 from workbench.run.worker.session_forks import Server
 from workbench.run.worker.timing.gated import (
     ARRIVED,
@@ -73,8 +73,8 @@ class Lies:
     fails: str = ""
     calls: int = PLAYED_CALLS
     kills: bool = False
-    layouts: bytes = b'{"layouts":[],"counted":[]}'
-    tells: bytes = layouts
+    layouts: bytes = b'{"layouts":[],"call":{"k":1},"graphs":[{"k":9,"n":18},{"k":9,"n":18}]}'
+    tells: bytes = b'{"layouts":[],"counted":[]}'
     broken: bool = False
 
 
@@ -128,15 +128,15 @@ class Played(Referee):
     lies: Lies
     auditor: int = 0
 
-    def side(self, auditor: GatedProcess, variant: str, lent: Any) -> Any:
+    def side(self, auditor: GatedProcess, variant: str) -> Any:
         self.auditor = auditor.pid
-        return super().side(auditor, variant, lent)
+        return super().side(auditor, variant)
 
     def audit_process(self, page: Page, pipe: Connection) -> None:
-        pipe.send((1, (float, ())))
+        pipe.send(1)
         play(Lies(skipped=PLAYED_CALLS + 1), page, pipe)
 
-    def execute(self, variant: str, lent: Any, page: Page, pipe: Connection) -> None:
+    def execute(self, variant: str, page: Page, pipe: Connection) -> None:
         lies = self.lies if variant == "liar" else HONEST
         if lies.fails:
             raise RuntimeError(lies.fails)
@@ -147,6 +147,10 @@ class Played(Referee):
 
     def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
         if isinstance(question, Bare):
+            try:
+                question.launched.require_neighbours({"n": 18}, question.calls)
+            except ValueError as error:
+                raise Lost(str(error)) from None
             return 0
         for number, (replay, call) in enumerate(question.drawn[:200]):
             if question.sums[replay, call, 0] != sum_of(question.secrets[replay], call):
@@ -202,6 +206,12 @@ def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
         (Lies(tells=b"[" * 5000), "does not say how its outputs lie in memory", ""),
         (Lies(tells=b" " * (2 << 20)), "", "its message is broken"),
         (Lies(broken=True), "", "its message is broken"),
+        (Lies(layouts=HONEST.layouts.replace(b"18}]", b"14}]")), "", "lacks 4 launches of 8 calls"),
+        (
+            Lies(layouts=HONEST.layouts.replace(b'{"k":9,', b'{"k":8,"j":1,')),
+            "",
+            "and has 1 others",
+        ),
         (Lies(kills=True), "", "its process ended"),
     ],
 )

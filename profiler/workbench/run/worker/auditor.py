@@ -13,12 +13,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.multiprocessing.reductions import reduce_tensor
 
 from workbench.run.worker.correctness import judged
 from workbench.run.worker.output import Outputs, expected_of
-from workbench.run.worker.timing.gated import GatedExecutor, GatedGpu, Layout, Page, Revealed
-from workbench.run.worker.timing.graphs import captured
+from workbench.run.worker.timing.gated import (
+    GatedExecutor,
+    GatedGpu,
+    LaunchedGraphs,
+    Page,
+    Revealed,
+    launches,
+)
+from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import (
     Neighbours,
     is_dense,
@@ -26,7 +32,7 @@ from workbench.run.worker.timing.neighbours import (
     room_for,
     wrong_sums,
 )
-from workbench.run.worker.timing.timed_gpu import END, SLOTS, START
+from workbench.run.worker.timing.timed_gpu import END, SLOTS
 from workbench.study.model import Shape, tolerance_at
 
 AUDIT_SECONDS = 1.0
@@ -35,11 +41,11 @@ ASK = 1 << 28  # a command: a request waits in the pipe
 
 @dataclass(frozen=True)
 class Bare:
-    """Asks for a graph of so many calls without a variant, beside outputs of these layouts; the
-    answer is its number.
+    """Asks for a graph of so many calls without a variant, beside the outputs of an executor that
+    ``launched`` so much; the answer is its number.
     """
 
-    layouts: tuple[Layout, ...]
+    launched: LaunchedGraphs
     calls: int
 
 
@@ -90,7 +96,7 @@ class Auditor:
         self.executor.others = {ASK: self.answer}
 
     def serve(self) -> None:
-        self.pipe.send((self.inputs.copies, reduce_tensor(self.gpu.last)))
+        self.pipe.send(self.inputs.copies)
         self.executor.serve(0)
 
     def answer(self, _: int) -> None:
@@ -109,7 +115,7 @@ class Auditor:
             torch.empty_strided(
                 each.shape, each.strides, dtype=getattr(torch, each.dtype), device="cuda"
             )
-            for each in bare.layouts
+            for each in bare.launched.layouts
         ]
         require_dense(likes)
         rooms = [room_for(like, 2) for like in likes]
@@ -123,13 +129,13 @@ class Auditor:
         def work() -> None:
             gpu.advance()
             once(calls)
-            gpu.stamp(START)
             for call in range(calls):
                 once(call)
             gpu.stamp(END)
 
         once(-1)  # loads the kernels
         graph = captured(work, gpu.side)
+        bare.launched.require_neighbours(launches(nodes(graph)), calls)
         self.rooms.append((rooms, graph))
         self.executor.replays.append(graph.replay)
         return len(self.executor.replays) - 1

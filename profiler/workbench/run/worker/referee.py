@@ -28,7 +28,7 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from statistics import fmean, median
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -61,25 +61,28 @@ from workbench.run.worker.timing.gated import (
     WORDS,
     GatedExecutor,
     GatedGpu,
-    Layout,
+    LaunchedGraphs,
     Page,
     Revealed,
-    Shared,
     executing,
-    revealed,
+    launches,
+    layouts_of,
 )
+from workbench.run.worker.timing.graphs import nodes
 from workbench.run.worker.timing.instances import (
     Group,
     Instance,
     Loader,
     NotTimed,
     SessionSetup,
+    Streamed,
 )
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.timed_gpu import MOST_CALLS, ROWS_OF_SUMS, SUMMED
 from workbench.study.params import add_shapes
 from workbench.words import Regime
 
+T = TypeVar("T")
 INSTANCES = 2  # of a variant, in its executor: a time depends on where buffers lie
 BUILD_SECONDS, AUDITOR_SECONDS, ANSWER_SECONDS = 240.0, 120.0, 10.0
 LOOK_SECONDS = 1.0
@@ -227,17 +230,19 @@ class Statement(NamedTuple):
 
 def statement_of(executor: GatedProcess) -> Statement:
     executor.command(REVEAL)
-    revealed = decoded(executor.received(most=MOST_TOLD))
+    revealed = decoded(executor.received(most=MOST_TOLD), Revealed)
     memory = [executor.received() for _ in revealed.layouts]
     executor.finished()
     return Statement(revealed, memory)
 
 
-def decoded(told: bytes) -> Revealed:
+def decoded(told: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(told, type=Revealed)
+        return msgspec.json.decode(told, type=kind)
     except (msgspec.DecodeError, RecursionError):
-        raise Lied("it does not say how its outputs lie in memory") from None
+        raise Lied(
+            "it does not say how its outputs lie in memory, or what its graphs launch"
+        ) from None
 
 
 @dataclass
@@ -301,10 +306,9 @@ class Referee:
             try:
                 auditor = stack.enter_context(self.started(self.audit_process))
                 auditor.until_ready()
-                self.copies, (function, arguments) = auditor.received_object()
-                lent: Shared = partial(function, *arguments)
+                self.copies = auditor.received_object()
                 current(self.anchor)
-                anchor = stack.enter_context(self.side(auditor, self.anchor, lent))
+                anchor = stack.enter_context(self.side(auditor, self.anchor))
                 audited = self.audited(auditor, anchor, warm=True)
                 if audited.why:
                     raise Lost(audited.why)
@@ -318,7 +322,7 @@ class Referee:
                 name = left.pop(0)
                 current(name)
                 try:
-                    with self.side(auditor, name, lent) as side:
+                    with self.side(auditor, name) as side:
                         yield self.witness(auditor, side, anchor)
                 except Lied as error:
                     yield Witness(variant=name, anchor=self.anchor, why=error.message)
@@ -411,18 +415,16 @@ class Referee:
         return answer
 
     @contextmanager
-    def side(self, auditor: GatedProcess, variant: str, lent: Shared) -> Iterator[RefereedVariant]:
-        with self.started(partial(self.execute, variant, lent)) as executor:
+    def side(self, auditor: GatedProcess, variant: str) -> Iterator[RefereedVariant]:
+        with self.started(partial(self.execute, variant)) as executor:
             executor.until_ready()
             calls = executor.page.words[CALLS]
             if not 0 < calls <= MOST_CALLS:
                 raise Lied(f"it says that its graph has {calls} calls")
-            bare = self.ask(auditor, Bare(self.layouts(executor), calls))
+            told = decoded(executor.received(most=MOST_TOLD), LaunchedGraphs)
+            bare = self.ask(auditor, Bare(told, calls))
             assert isinstance(bare, int)
             yield RefereedVariant(variant, executor, calls, bare)
-
-    def layouts(self, executor: GatedProcess) -> tuple[Layout, ...]:
-        return decoded(executor.received(most=MOST_TOLD)).layouts
 
     @contextmanager
     def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:
@@ -449,10 +451,10 @@ class Referee:
         shape = study.shapes[self.job.shape]
         Auditor(page, pipe, study, shape, self.seed).serve()
 
-    def execute(self, variant: str, lent: Shared, page: Page, pipe: Connection) -> None:
+    def execute(self, variant: str, page: Page, pipe: Connection) -> None:
         """Build a variant, send how its outputs lie in memory, and serve."""
         job, (folder, study) = self.job, self.study()
-        gpu = GatedGpu(page, lent)
+        gpu = GatedGpu(page)
         inputs = Neighbours(gpu, study, study.shapes[job.shape], self.seed, self.copies)
         loader = Loader(folder, job.params, load_kept, job.sources)
         setup = SessionSetup(gpu, loader, inputs, GRAPH_MICROSECONDS)
@@ -472,7 +474,11 @@ class Referee:
 
         executor.replays = [partial(replay, instance) for instance in instances]
         executor.outputs = lambda: latest[0].found
-        pipe.send_bytes(revealed(latest[0].found))
+        graphs = [instance.graphs[Regime.CHAINED] for instance in instances]
+        launched = [launches(nodes(graph)) for graph in graphs if not isinstance(graph, Streamed)]
+        one_call = launches(instances[0].nodes)
+        told = LaunchedGraphs(layouts_of(latest[0].found), one_call, tuple(launched))
+        pipe.send_bytes(msgspec.json.encode(told))
         executor.serve(instances[0].calls[Regime.CHAINED])
 
     def study(self) -> tuple[Path, ModuleType]:

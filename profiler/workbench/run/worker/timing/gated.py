@@ -12,6 +12,7 @@ import ctypes
 import mmap
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,12 +22,15 @@ import torch
 
 from workbench import cuda
 from workbench.errors import WorkbenchError
+from workbench.evidence.records import Call
 from workbench.run.worker.output import Outputs
 from workbench.run.worker.timing.timed_gpu import (
+    CALL,
     END,
     ROWS_OF_SUMS,
     SLOTS,
     SUMMED,
+    T,
     TimedGpu,
     switch_contexts,
 )
@@ -70,29 +74,31 @@ class Page:
         self.memory.madvise(mmap.MADV_DONTFORK)
 
 
-Shared = Callable[[], torch.Tensor]  # opens memory of another process
-
-
 class GatedGpu(TimedGpu):
-    """Graphs wait at the gate before they advance the counter of replays, and report behind the
-    stamp at their end. ``shared`` opens the memory of the stamps around a call: where that lies
-    moves the time between two of them by 0.05 µs (docs/measuring.md, "The referee").
+    """Graphs wait at the gate before they advance the counter of replays, and report at their end.
+    The stamp behind each call is their only one, which makes the key of its sums: nobody asks for
+    the times of the others.
     """
 
-    def __init__(self, page: Page, shared: Shared | None = None) -> None:
+    def __init__(self, page: Page) -> None:
         self.address = mapped(page)
         self.ticket = torch.zeros(1, dtype=torch.int32, device="cuda")
         self.gate = cuda.kernel("gated.cu", "gate", defines=MACROS)
         self.report = cuda.kernel("gated.cu", "report", defines=MACROS)
         super().__init__()
-        self.last = shared() if shared else self.last
+
+    def around(self, call: Callable[[], T]) -> T:
+        result = call()
+        self.stamp(CALL)
+        return result
 
     def advance(self) -> None:
         self.gate[1, 1](self.address, self.ticket, self.state)
         super().advance()
 
     def stamp(self, row: int) -> None:
-        super().stamp(row)
+        if row == CALL:
+            super().stamp(row)
         if row == END:
             self.report[1, THREADS](self.address, self.ticket, self.state, self.sums, SLOTS)
 
@@ -118,6 +124,33 @@ class Layout(msgspec.Struct, frozen=True):
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+class LaunchedGraphs(msgspec.Struct, frozen=True):
+    """What an executor's graphs and one call launch: how many there are of each node."""
+
+    layouts: tuple[Layout, ...]
+    call: dict[str, int]
+    graphs: tuple[dict[str, int], ...]
+
+    def require_neighbours(self, bare: Mapping[str, int], calls: int) -> None:
+        """Raise ValueError for a graph that is not a ``bare`` one and a call more of the variant
+        for each of its own, and the one ahead.
+        """
+        whole = Counter(bare) + Counter({node: n * (calls + 1) for node, n in self.call.items()})
+        for graph in self.graphs:
+            if graph != whole:
+                missing = (whole - Counter(graph)).total()
+                more = (Counter(graph) - whole).total()
+                raise ValueError(
+                    f"its graph lacks {missing} launches of {calls} calls and their neighbours, "
+                    f"and has {more} others"
+                )
+
+
+def launches(call: Call) -> dict[str, int]:
+    """Count nodes by what they launch."""
+    return Counter(msgspec.json.encode(node).decode() for node in call)
 
 
 class Revealed(msgspec.Struct, frozen=True):
@@ -166,18 +199,17 @@ class GatedExecutor:
         """Send what is kept of the last replay."""
         torch.cuda.synchronize()
         outputs = self.outputs()
-        self.pipe.send_bytes(revealed(outputs))
+        told = Revealed(layouts_of(outputs), tuple(outputs.counted))
+        self.pipe.send_bytes(msgspec.json.encode(told))
         for out in outputs.tensors.values():
             self.pipe.send_bytes(memory_of(out).cpu().numpy().data)
 
 
-def revealed(outputs: Outputs) -> bytes:
-    """Say how outputs lie in memory."""
-    layouts = [
+def layouts_of(outputs: Outputs) -> tuple[Layout, ...]:
+    return tuple(
         Layout(name, str(out.dtype).removeprefix("torch."), tuple(out.shape), out.stride())
         for name, out in outputs.tensors.items()
-    ]
-    return msgspec.json.encode(Revealed(tuple(layouts), tuple(outputs.counted)))
+    )
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
