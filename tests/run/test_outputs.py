@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -380,6 +381,38 @@ def test_what_launches_on_another_stream_does_not_find_its_inputs(monkeypatch: P
     early.clear()
     monkeypatch.setattr(correctness, "pause", lambda: None)
     assert correctness.check_once(study_of(doubled), run, None).why == ""
+
+
+class Graph:
+    """Stands in for a CUDA graph: it does the work again, in the same memory."""
+
+    capturing = False
+
+    def __init__(self, work: Callable[[], Any], side: Any) -> None:
+        self.replay = partial(self.do, work)
+        self.replay()
+
+    def do(self, work: Callable[[], Any]) -> None:
+        Graph.capturing = True
+        work()
+        Graph.capturing = False
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [(2.0, ""), (2.1, "in a CUDA graph: max error"), (math.nan, "in a CUDA graph: leaves NaN")],
+)
+def test_other_work_in_a_graph_is_wrong(factor: float, said: str, monkeypatch: Patch) -> None:
+    out = torch.empty(6, 5)
+
+    def run(x: Any) -> Any:
+        return torch.mul(x, factor, out=out) if Graph.capturing else x * 2
+
+    monkeypatch.setattr(correctness, "captured", Graph)
+    monkeypatch.setattr(correctness, "nodes", lambda graph: ("a kernel",))
+    why = correctness.check_once(study_of(doubled), run, None, side=cast(Any, object)).why
+    assert why.startswith(said)
+    assert bool(why) == bool(said)
 
 
 def test_what_only_the_first_call_changes_is_told() -> None:

@@ -287,7 +287,9 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[Event]]:
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 
-    def once(study: Any, run: Any, shape: Any, kind: Any, peer: Any) -> correctness.ComparedCall:
+    def once(
+        study: Any, run: Any, shape: Any, kind: Any, peer: Any, side: Any
+    ) -> correctness.ComparedCall:
         assert run(3) == 6
         return correctness.ComparedCall(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
 

@@ -870,7 +870,7 @@ def test_inputs_without_a_tensor_are_checked_like_others(monkeypatch: Patch) -> 
 
 
 def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch: Patch) -> None:
-    def fails(study: Any, run: Any, shape: str, peer: Any) -> Any:
+    def fails(study: Any, run: Any, shape: str, peer: Any, side: Any) -> Any:
         if shape == worker.study.shapes[failing]:
             raise ValueError("n must be even")
         return CheckOutcome(status=CheckResult.CORRECT)

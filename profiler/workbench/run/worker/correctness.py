@@ -39,11 +39,13 @@ from workbench.run.worker.output import (
     refuse_kind,
     refused_by,
 )
+from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult, Inputs
 
 Kind = Callable[[Inputs, torch.Generator], Inputs]  # makes plain inputs adversarial
+Stream = Callable[[], torch.cuda.Stream]
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 FINITE_REFERENCE = "check inputs() and reference() in study.py"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
@@ -94,11 +96,13 @@ def check_once(
     shape: Any,
     kind: Kind | None = None,
     peer: RunFunction | None = None,
+    side: Stream | None = None,
 ) -> ComparedCall:
     """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
-    comes after.
+    comes after. ``side`` gives the stream on which a call is captured in a graph; None: on no GPU.
 
-    Beside inputs and outputs there is never more than once as much again of ours.
+    Beside inputs and outputs there is never more than once as much again of ours, or twice where
+    the graph's outputs have other bits.
     """
     generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
     drawn = study.inputs(shape, generator)
@@ -112,17 +116,25 @@ def check_once(
         # On the stream of the call alone: what still runs on another one is not waited for.
         kept = replace(out, tensors={name: tensor.clone() for name, tensor in out.tensors.items()})
         torch.cuda.synchronize()
-        varies, unsteady = differs(kept, calls.again(out))
+        again = calls.again(out)
+        varies, unsteady = differs(kept, again)
+        in_graph, broken = calls.replayed(again, kept, side) if side else (None, "")
         touched = calls.touched()
-        del calls, out
+        del calls, out, again
         expected = expected_of(study.reference(**copied(drawn, in_place)))
         bound = tolerance_at(study.tolerance, shape)
         is_authority = hasattr(study, "accepts")  # our errors stand beside what it says
         call, errors = judged(kept, expected, NO_BOUND if is_authority else bound)
         refused = "" if call.why else refused_by(study, copied(drawn, in_place), kept)
+        if in_graph and not (call.why or refused or broken):
+            other, _ = judged(in_graph, expected, NO_BOUND if is_authority else bound)
+            broken = other.why or refused_by(study, copied(drawn, in_place), in_graph)
+        del in_graph
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
     call = replace(call, varies=varies, why=call.why or refused or touched or unsteady)
+    if broken and not call.why:
+        call = replace(call, why=f"in a CUDA graph: {broken}")
     if call.why or peer is None:
         return call
     del kept
@@ -266,7 +278,11 @@ def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> Che
 
 
 def check_variant(
-    study: ModuleType, run: RunFunction, shape: Any, peer: RunFunction | None = None
+    study: ModuleType,
+    run: RunFunction,
+    shape: Any,
+    peer: RunFunction | None = None,
+    side: Stream | None = None,
 ) -> CheckOutcome:
     """The worst of two plain draws and of one of every adversarial kind of the study, and of more
     where few elements make up an output's norm.
@@ -277,7 +293,7 @@ def check_variant(
         began = time.monotonic()
         while is_due(calls, 1 if name else 2, began):
             try:
-                call = check_once(study, run, shape, kind, peer)
+                call = check_once(study, run, shape, kind, peer, side)
             except NotImplementedError as error:
                 return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
             if call.why:
@@ -387,15 +403,41 @@ class Calls:
         call's outputs stood: its memory is what the next one is likely to be given.
         """
         self.touched_first = self.touched()
-        for name, out in before.tensors.items():
+        self.clear(before)
+        before.tensors.clear()
+        self.arrive_late()
+        return self.call()
+
+    def clear(self, outputs: Outputs) -> None:
+        """NaN in place of outputs; inputs that a call changes are as they were."""
+        for name, out in outputs.tensors.items():
             if name in self.in_place:
                 out.copy_(self.drawn[name].detach())
             elif is_dense(out) and out.numel():
                 in_memory(out).view(torch.uint8).fill_(POISON)
-            del out
+
+    def replayed(self, before: Outputs, kept: Outputs, side: Stream) -> tuple[Outputs | None, str]:
+        """Replay a call out of a CUDA graph, as it is timed: a variant may do other work there.
+        Return its outputs where they have other bits than those ``kept``, and what is wrong.
+        """
+        self.touched_first = self.touched()
+        self.clear(before)
         before.tensors.clear()
-        self.arrive_late()
-        return self.call()
+        captured_outputs: list[Outputs] = []
+        try:
+            self.graph = captured(lambda: captured_outputs.append(self.call()), side())
+            if not nodes(self.graph):
+                return None, ""
+        except Exception:  # no graph can capture it: its timing says why
+            torch.cuda.synchronize()
+            return None, ""
+        self.clear(captured_outputs[0])
+        self.graph.replay()
+        torch.cuda.synchronize()
+        outputs = captured_outputs.pop()
+        varies, why = differs(kept, outputs)
+        copies = {name: out.clone() for name, out in outputs.tensors.items() if varies}
+        return replace(outputs, tensors=copies) if varies else None, why
 
     def arrive_late(self) -> None:
         """NaN in place of the inputs for about a millisecond of the current stream: what launches

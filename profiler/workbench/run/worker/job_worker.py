@@ -47,7 +47,12 @@ from workbench.run.worker.startup import (
     job_of,
     wait_for_turn,
 )
-from workbench.study.front_ends import has_own_streams, is_compiling, without_configuration
+from workbench.study.front_ends import (
+    front_ends_of,
+    has_own_streams,
+    is_compiling,
+    without_configuration,
+)
 from workbench.study.model import base_name
 from workbench.study.params import add_shapes
 from workbench.study.workspace import check_study_module, load_module
@@ -217,9 +222,11 @@ class JobWorker:
 
     def check(self, name: str) -> None:
         from workbench.run.worker.correctness import check_variant
+        from workbench.run.worker.timing.graphs import capture_stream
 
         if self.job.on_cpu:
             return self.check_on_cpu(name)
+        side = partial(capture_stream, "nvcc" in front_ends_of(self.sources(name)))
         run, peer = self.load(name), self.reference
         if peer and self.opened:  # what it opens, as a compiler does, is not the variant's doing
             peer = self.opened.unheard(peer)
@@ -228,7 +235,8 @@ class JobWorker:
         for shape in self.job.check_shapes:
             try:
                 checked = self.in_layout(name, run)
-                outcome = check_variant(self.study, checked, self.study.shapes[shape], peer)
+                size = self.study.shapes[shape]
+                outcome = check_variant(self.study, checked, size, peer, side)
             except Exception as error:
                 if shape == self.job.shape:
                     raise

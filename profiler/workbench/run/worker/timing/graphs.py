@@ -13,8 +13,14 @@ from workbench.evidence.records import Call, GraphNode
 from workbench.ncu.command import lasting_kernel
 from workbench.words import NodeKind
 
+PER_THREAD = 2  # CUDA's handle of the stream of nvcc's launches that name none: see OWN_FLAGS
 MOST_WARM_UP = 5  # calls, until two in a row launch the same
 MOST_CHOICES = 8  # loads of a variant, until one launches what was timed
+
+
+def capture_stream(extension: bool, other: torch.cuda.Stream | None = None) -> torch.cuda.Stream:
+    """Return the stream on which to capture calls of an extension, or another one."""
+    return torch.cuda.ExternalStream(PER_THREAD) if extension else other or torch.cuda.Stream()
 
 
 def captured(

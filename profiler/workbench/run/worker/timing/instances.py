@@ -19,7 +19,7 @@ from workbench.evidence.records import Call
 from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
-from workbench.run.worker.timing.graphs import captured, nodes, warm_up
+from workbench.run.worker.timing.graphs import capture_stream, captured, nodes, warm_up
 from workbench.run.worker.timing.neighbours import (
     Neighbours,
     is_dense,
@@ -44,7 +44,6 @@ LONG_CALL = 500.0  # microseconds, above graph_microseconds: from here on a grap
 SLOW_CALL = 5000.0  # from here on one instance in two rounds, or a session would take minutes
 TRIAL_CALLS = 4  # that tell how many fill a graph
 STREAMED_CALLS = 4  # at a time, of what no graph can capture: queued while AHEAD_CYCLES pass
-PER_THREAD = 2  # CUDA's handle of the stream of nvcc's launches that name none: see OWN_FLAGS
 UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody waits for
 # The GPU waits so long, 2 ms at 1.98 GHz, while the host queues calls in a stream. Otherwise it
 # would wait for Python between them.
@@ -154,7 +153,7 @@ class Instance:
             random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
         )
         extension = setup.loader.has_extension(group.variant)
-        self.side = torch.cuda.ExternalStream(PER_THREAD) if extension else setup.gpu.side
+        self.side = capture_stream(extension, setup.gpu.side)
         self.own = setup.inputs.inputs()
         self.table = setup.inputs.input_tables(self.own)
         self.run: Callable[..., Any] = setup.loader.load(group.variant).run
