@@ -18,7 +18,7 @@ from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document.blocks import LADDER, Section, Table, plain
 from workbench.render.document.ladder_report import report
-from workbench.render.document.ladder_view import fitted, rows, screen
+from workbench.render.document.ladder_view import fitted, screen
 from workbench.render.document.phrases import has_figures, verdict_words
 from workbench.render.terminal import fitted as columns_of
 from workbench.words import Verdict
@@ -181,7 +181,7 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
 
     data = plain_data(answers.ablation(found))
     in_json = {row["variant"]: row for row in data["variants"]}
-    csv = as_table.as_csv(rows(found)).splitlines()
+    csv = as_table.as_csv(as_table.variants(found)).splitlines()
     short = {row["variant"]: row for row in brief.ladder(found)["variants"]}  # type: ignore[attr-defined]
     for row in shown:
         known = in_json[row.variant]

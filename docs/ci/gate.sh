@@ -5,7 +5,7 @@
 #   PROJECT          the workspace's folder; the current one where not said
 #   TIER, ARCH       as --tier and --arch; what the machine can, and sm_90a
 #   CUBINS           a folder that is kept from run to run: compiled kernels
-#   REPORTS          where gate.md and gate.xml (JUnit) are written; gate-reports
+#   REPORTS          where gate.md is written; gate-reports
 #   STRICT           false: "cannot tell" passes, with a warning. Otherwise it fails with exit code 5.
 #
 # This runs Python of the change that is tested: study.py, and variants when they are built.
@@ -14,17 +14,16 @@ set -uo pipefail
 : "${BASE:?the commit to compare with}"
 reports=${REPORTS:-gate-reports}
 mkdir -p "$reports"
-rm -f "$reports"/gate.{md,xml} # those of an earlier run are not of this one
+rm -f "$reports/gate.md" # that of an earlier run is not of this one
 arguments=(gate "$BASE" "${HEAD:-HEAD}" --markdown --project "${PROJECT:-.}")
-arguments+=(--junit "$reports/gate.xml")
 [ -n "${TIER:-}" ] && arguments+=(--tier "$TIER")
 [ -n "${ARCH:-}" ] && arguments+=(--arch "$ARCH")
 [ -n "${CUBINS:-}" ] && arguments+=(--cache "$CUBINS")
 
 workbench "${arguments[@]}" >"$reports/gate.md"
 code=$?
-if [ ! -s "$reports/gate.xml" ] && { [ "$code" = 0 ] || [ "$code" = 5 ]; }; then
-    echo "error: workbench gate ended with exit code $code and wrote no $reports/gate.xml" >&2
+if [ ! -s "$reports/gate.md" ] && { [ "$code" = 0 ] || [ "$code" = 5 ]; }; then
+    echo "error: workbench gate ended with exit code $code and wrote no $reports/gate.md" >&2
     exit 4
 fi
 cat "$reports/gate.md"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
-from xml.etree import ElementTree as xml
 
 import msgspec
 import pytest
@@ -131,17 +130,13 @@ def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:
     )
 
 
-def test_other_code_is_found(scale: Repository, gate_by_workers: Any, tmp_path: Path) -> None:
+def test_other_code_is_found(scale: Repository, gate_by_workers: Any) -> None:
     scale.edit(CU, "2 * x[i]", "x[i] / 3")
-    file = tmp_path / "new" / "junit.xml"
-    code, told = gate_by_workers("HEAD~1", "HEAD", "--junit", str(file))
+    code, told = gate_by_workers("HEAD~1", "HEAD")
     assert code == 5
     change = told["studies"][0]["changes"][0]
     assert (change["verdict"], change["cause"], change["tier"]) == ("cannot tell", "source", 0)
     assert {m["what"] for m in change["differences"]} >= {"machine_code"}
-    suite = xml.parse(file).getroot()[0]
-    assert (suite.get("tests"), suite.get("skipped"), suite.get("failures")) == ("2", "1", "0")
-    assert all(set(case.attrib) == {"classname", "name"} for case in suite)  # as Jenkins has it
 
 
 def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, gate: Any) -> None:

@@ -20,7 +20,7 @@ from answers import Capsys, Patch, error_of, json_of, published, text_of
 from made_ladder import ablation
 from workbench.judge.ladder import Ablation, Row
 from workbench.render import brief, columns, markdown, terminal
-from workbench.render.as_table import as_csv, safe
+from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table
 from workbench.render.document import ladder_view as document
 from workbench.render.document.blocks import (
@@ -158,18 +158,16 @@ def test_the_ladder_has_numbers_with_their_intervals(capsys: Capsys) -> None:
 
 def test_show_and_profile_have_the_figures(capsys: Capsys) -> None:
     rows = printed(capsys, "show", "tma", "--study", "transpose")
-    assert list(rows[0]) == ["figure", "value", "unit", "metric"]
+    assert list(rows[0]) == ["figure", "label", "value", "unit", "metric"]
     assert float(rows[0]["value"]) > 1
     both = printed(capsys, "profile", "tma", "padded", "--study", "transpose")
-    assert {row["section"] for row in both} == {"tma", "padded"}
+    assert {row["variant"] for row in both} == {"tma", "padded"}
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd", "-x", "@sum", "-1+1"])
 def test_what_a_spreadsheet_would_run_is_quoted(text: str) -> None:
     assert safe(text) == f"'{text}"
-    column = TableColumn("a", "a")
-    table = Table("t", (column,), (TableRow({"a": Cell(words(text))}),))
-    assert as_csv([Section("s", (), (table,))]) == f"a\n'{text}"
+    assert as_csv(frame([{"a": text, "b": 0.5}], "a")) == f"a,b\n'{text},0.5"
 
 
 @pytest.mark.parametrize("value", [-1.5, 2, "-3e-4", "plain", True])

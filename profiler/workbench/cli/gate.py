@@ -10,8 +10,6 @@ from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
 from workbench.errors import CannotTell, GateFailed, UsageError
 from workbench.judge.commits import VariantChange
-from workbench.reporters.gate import junit
-from workbench.study.files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import Cause, Move
 
@@ -35,8 +33,6 @@ def run(options: GateOptions) -> int:
         shape=options.shape,
     )
     show(options, gated)
-    if options.junit:
-        write_bytes(options.junit, junit(gated).encode())
     return finish(gated.changes)
 
 

@@ -419,7 +419,6 @@ class GateOptions(Briefed):
     cache: Path | None = option(
         "--cache", "Keep compiled kernels in this folder for the next run.", "DIR"
     )
-    junit: Path | None = option("--junit", "Also write JUnit XML.", "FILE")
     project: Project = None
     study: str | None = option("--study", "Only this study; default: all.", "STUDY")
     shape: ShapeName = None

@@ -925,13 +925,7 @@ def _across(evidence: LadderEvidence, views: Views) -> AcrossShapes | None:
     results = [
         across_shapes(times, evidence.ladder, step.variant) for step in outcomes(evidence.steps)
     ]
-    newest_of_most = max(range(len(results)), key=lambda place: (len(results[place].shapes), place))
-    shapes = {at_shape.shape for at_shape in results[newest_of_most].shapes}
-    newer = {
-        result.variant: len(shapes & {at_shape.shape for at_shape in result.shapes})
-        for result in results[newest_of_most + 1 :]
-    }
-    return replace(results[newest_of_most], newer=newer)
+    return max(reversed(results), key=lambda result: len(result.shapes))
 
 
 def _whole(view: View, rows: Sequence[Row]) -> Comparison | None:

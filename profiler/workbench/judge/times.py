@@ -26,7 +26,7 @@ from workbench.derive.speedup import (
     time_of,
 )
 from workbench.evidence.journal import Journal
-from workbench.evidence.records import GraphNode, timing_name
+from workbench.evidence.records import timing_name
 from workbench.judge.findings import NOT_COLLECTED, Finding, change, finding, percent, suffix
 from workbench.load import ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
@@ -254,10 +254,10 @@ class AtShape:
 
     ``flops_per_second`` and ``bytes_per_second`` are the study's work over the time, whatever the
     kernel computes and moves besides.
-    ``accuracy`` the error there as a multiple of the primary reference's. ``nodes`` are what
-    one call of the fastest reference is made of. ``not_timed`` are references that were not timed
-    beside the variant: the fastest one might be among them. ``alone`` is the ratio over the fastest
-    with no other kernel, at the power limit. ``references`` are the times of all beside it.
+    ``accuracy`` the error there as a multiple of the primary reference's. ``not_timed`` are
+    references that were not timed beside the variant: the fastest one might be among them.
+    ``alone`` is the ratio over the fastest with no other kernel, at the power limit. ``references``
+    are the times of all beside it.
     """
 
     shape: str
@@ -269,7 +269,6 @@ class AtShape:
     flops_per_second: float = field(repr=False)
     bytes_per_second: float = field(repr=False)
     accuracy: float | None
-    nodes: tuple[GraphNode, ...] = field(default=(), repr=False)
     not_timed: tuple[str, ...] = ()
     alone: Ratio | None = None
     references: Mapping[str, Time] = field(default_factory=dict, repr=False)
@@ -298,13 +297,11 @@ class AtShape:
 @dataclass(frozen=True)
 class AcrossShapes:
     """``geometric_mean`` and ``worst`` are of the claimed ratios over the fastest reference at
-    each shape; None without any. ``newer`` are later outcomes of the ladder, and at how many of
-    these shapes they were timed.
+    each shape; None without any.
     """
 
     variant: str
     shapes: tuple[AtShape, ...]
-    newer: Mapping[str, int] = field(default_factory=dict)
 
     def result_at(self, shape: str) -> AtShape | None:
         return next((result for result in self.shapes if result.shape == shape), None)
@@ -360,7 +357,6 @@ def at_shape(
     fastest, over = times.least(others, variant)
     check = recorded.checks.get(evidence.shape)
     error = check.times_reference if check else None
-    timing = times.together(fastest, variant) if fastest else None
     if beside or fastest:
         time = times.beside(beside or fastest, variant) or time
     seconds = time.value * 1e-6
@@ -374,7 +370,6 @@ def at_shape(
         flops_per_second=work.flops / seconds,
         bytes_per_second=work.bytes / seconds,
         accuracy=None if error is None else float(error),
-        nodes=timing.timing.nodes.get(fastest, ()) if timing else (),
         not_timed=tuple(r for r in others if times.ratio(r, variant) is None),
         alone=times.least(others, variant, Regime.ALONE)[1],
         references={r: time for r in others if (time := times.beside(variant, r))},

@@ -330,8 +330,14 @@ class ReadReports(dict[str, ReadReport]):
 
     def table(self) -> pd.DataFrame:
         """One row a launch of every report."""
-        launches = ((path, launch) for path, report in self.items() for launch in report.launches)
-        return as_table.launched_in(launches)
+        return as_table.frame(
+            (
+                {"report": path, **as_table.launch_row(launch)}
+                for path, report in self.items()
+                for launch in report.launches
+            ),
+            "report",
+        )
 
     def metrics(self, names: Sequence[str]) -> pd.DataFrame:
         """One row a launch and metric of every report: ``report``, ``launch``, ``kernel``,

@@ -4,9 +4,7 @@ numbers left numbers, and CSV.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from workbench.derive.figures import Figure
@@ -16,16 +14,6 @@ from workbench.judge.ladder import Ablation
 from workbench.ncu.report_file import Launch
 from workbench.render.as_json import plain_data, shown_fields
 from workbench.render.columns import Where, data
-from workbench.render.document.blocks import (
-    Block,
-    Callout,
-    Cell,
-    Fold,
-    Section,
-    Table,
-    TableColumn,
-    plain,
-)
 from workbench.render.numbers import printable
 from workbench.words import Status
 
@@ -48,7 +36,7 @@ def parts(key: str, value: object) -> dict[str, object]:
     return {} if isinstance(value, list | tuple) else {key: value}
 
 
-def frame(rows: Iterable[Mapping[str, object]], index: str) -> pd.DataFrame:
+def frame(rows: Iterable[object], index: str) -> pd.DataFrame:
     """One row each, under the value of ``index``. What a row has not is NaN or None."""
     import pandas as pd
 
@@ -73,34 +61,39 @@ def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
     return column.astype(float)
 
 
-def variants(ladder: Ablation) -> pd.DataFrame:
+def variants(*ladders: Ablation) -> pd.DataFrame:
     """One row a variant, then the references: the values of the ladder's columns, all of ``shape``
     but the verdict of a row with ``judged_at``.
     """
     rows = (
         {"shape": ladder.shape, **data(ladder, row, Where.CSV), "judged_at": row.judged_at}
+        for ladder in ladders
         for row in ladder.everything
     )
     return frame(rows, "variant")
 
 
-def figures(by_id: Mapping[str, Figure]) -> pd.DataFrame:
+def figures(by_id: Mapping[str, Figure], **more: object) -> pd.DataFrame:
     """One row a figure, by its id: what it is called, its value and unit, and the ncu metric."""
-    rows = ({"figure": key, **shown_fields(one, "id", "better")} for key, one in by_id.items())
+    rows = (
+        {"figure": key, **more, **shown_fields(figure, "id", "better")}
+        for key, figure in by_id.items()
+    )
     return frame(rows, "figure")
+
+
+def joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.concat(tables)
 
 
 def launched(launches: Iterable[Launch]) -> pd.DataFrame:
     """One row a launch; grid and block as ``x*y*z``."""
-    return frame(map(_launch, launches), "index")
+    return frame(map(launch_row, launches), "index")
 
 
-def launched_in(launches: Iterable[tuple[str, Launch]]) -> pd.DataFrame:
-    """One row a launch of several reports, under the path of its report."""
-    return frame(({"report": path, **_launch(launch)} for path, launch in launches), "report")
-
-
-def _launch(launch: Launch) -> dict[str, object]:
+def launch_row(launch: Launch) -> dict[str, object]:
     extents = {key: "*".join(map(str, getattr(launch, key) or ())) for key in ("grid", "block")}
     return {**plain_data(launch), **extents}
 
@@ -147,64 +140,18 @@ def states(by_variant: Mapping[str, Mapping[str, Status]]) -> pd.DataFrame:
     return frame(({"variant": name, **state} for name, state in by_variant.items()), "variant")
 
 
-FIGURES = "figures"  # the table of a variant that counts: those of its times and stalls are shorter
 FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one
 
 
-def as_csv(blocks: Iterable[Block]) -> str:
-    """The figures, else the first table, with all others of its name: they share their columns,
-    and the first one names the section where there are several. Without a table the header too is
-    missing.
-    """
-    tables = [(of, block) for of, block in _inside(blocks) if isinstance(block, Table)]
-    names = [table.name for _, table in tables]
-    wanted = FIGURES if FIGURES in names else next(iter(names), "")
-    shown = [(of, table) for of, table in tables if table.name == wanted]
-    several = len({of for of, _ in shown}) > 1
-    rows: list[dict[str, str]] = []
-    keys: dict[str, dict[str, None]] = {"": {"section": None} if several else {}}  # by column
-    for of, table in shown:
-        for row in table.rows:
-            rows.append({"section": safe(of)} if several else {})
-            for column in table.columns:
-                message = dict(_parts(column, row.cells.get(column.key)))
-                keys.setdefault(column.key, {}).update(dict.fromkeys(message))
-                rows[-1] |= message
-    text = io.StringIO()
-    columns = list(dict.fromkeys(key for each in keys.values() for key in each))
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().rstrip("\n")
-
-
-def callouts(blocks: Iterable[Block]) -> Iterator[str]:
-    for _, block in _inside(blocks):
-        if isinstance(block, Callout):
-            yield from map(plain, block.items)
-
-
-def _inside(blocks: Iterable[Block], of: str = "") -> Iterator[tuple[str, Block]]:
-    """Every block with the key of its section."""
-    for block in blocks:
-        yield of, block
-        if isinstance(block, Section | Fold):
-            yield from _inside(block.blocks, block.key if isinstance(block, Section) else of)
-
-
-def _parts(column: TableColumn, cell: Cell | None) -> Iterator[tuple[str, str]]:
-    """Yield what JSON has of a cell, an object in a column a number; else its words."""
-    key = column.json or column.key
-    data = None if cell is None else cell.data
-    if data is None:
-        yield key, safe("" if cell is None or column.json else plain(cell.text))
-        return
-    for name, value in parts(key, plain_data(data)).items():
-        yield name, safe("" if value is None else value)
+def as_csv(table: pd.DataFrame) -> str:
+    """Unrounded numbers, and texts that no spreadsheet runs; what is missing is empty."""
+    return table.reset_index().map(safe).to_csv(index=False, lineterminator="\n").rstrip("\n")
 
 
 def safe(value: Any) -> str:
     """Text that no spreadsheet runs: what begins like a formula and is no number is quoted."""
+    if value is None or value != value:
+        return ""
     text = printable(str(value).lower() if isinstance(value, bool) else str(value))
     return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
 

@@ -118,7 +118,7 @@ class LadderColumn:
             return Cell(words(NONE))
         value = self.value(row)
         cell = as_cell(self.text(row, shown) if self.text else _text(value))
-        return replace(cell, sort=_sort(value), data=_data(value))
+        return replace(cell, sort=_sort(value))
 
     def head(self, shown: ShownRows) -> TableColumn:
         """The heading; its tooltip on the page is the explanation and the source."""
@@ -131,7 +131,6 @@ class LadderColumn:
             Align.RIGHT if self.is_number else Align.LEFT,
             self.rank,
             source=f"{self.explanation} ({source})" if source else self.explanation,
-            json=self.key,
             note=self.note,
             least=self.least,
         )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from workbench.judge.ladder import Ablation
-from workbench.render import answers
+from workbench.render import answers, as_table
 from workbench.render import brief as in_short
-from workbench.render.document import ladder_view
-from workbench.render.document.blocks import Block, Section
+from workbench.render.document import ladder_view, phrases
+from workbench.render.document.blocks import Block, plain
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from workbench.app.judge import JudgedStep
 
 
@@ -33,24 +35,22 @@ def brief(result: Ablation | JudgedStep) -> dict[str, object]:
     }
 
 
+def frame(result: Ablation | Iterable[Ablation], note: Callable[[str], None]) -> DataFrame:
+    every = [result] if isinstance(result, Ablation) else list(result)
+    for text in dict.fromkeys(text for each in every for text in phrases.warnings(each)):
+        note(plain(text))
+    return as_table.variants(*every)
+
+
 def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[Block]:
+    """A screen, or all rows and columns; of several shapes the last step at all of them, too."""
     if isinstance(result, Ablation):
-        yield from _ladder(result, options)
+        show_all = options.all_ or options.wide
+        named = options.fixes or []
+        yield from ladder_view.whole(result) if show_all else ladder_view.screen(result, named)
         return
     last = None
     for last in result:
-        if options.csv:
-            yield Section(last.shape, (), tuple(_ladder(last, options)))
-        else:
-            yield from _ladder(last, options)
-    if last is not None and not options.csv:
+        yield from blocks(last, options)
+    if last is not None:
         yield from ladder_view.across(last)
-
-
-def _ladder(judged: Ablation, options: Any) -> list[Block]:
-    """A screen, all rows and columns, or all values."""
-    if options.csv:
-        return ladder_view.rows(judged)
-    if options.all_ or options.wide:
-        return ladder_view.whole(judged)
-    return ladder_view.screen(judged, options.fixes or [])

@@ -1,8 +1,8 @@
 """The answer of a verb, in the format that its options ask for.
 
-A reporter is a module of the verb's name. It has ``blocks`` or ``lines`` for people. ``data`` is
-for ``--json`` where that is not the result itself, and ``brief`` for ``--brief`` where that is not
-the same in short. ``print_result`` picks one.
+A reporter is a module of the verb's name. It has ``blocks`` or ``lines`` for people, and ``frame``
+for ``--csv``. ``data`` is for ``--json`` where that is not the result itself, and ``brief`` for
+``--brief`` where that is not the same in short. ``print_result`` picks one.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ def print_result(verb: str, result: Any, options: Any, note: Callable[[str], Non
         whole = data(reporter, result, options)
         is_cut = getattr(options, "full", True) is False
         print(brief.dumps(whole, brief.MOST) if is_cut else as_json.dumps(whole))
+    elif getattr(options, "csv", False):
+        from workbench.render.as_table import as_csv
+
+        print(as_csv(reporter.frame(result, note)))
     elif hasattr(reporter, "lines"):
         print(printable_lines("\n".join(reporter.lines(result))))
     else:
-        write(reporter.blocks(result, options), options, note)
+        write(reporter.blocks(result, options), options)
 
 
 def data(reporter: Any, result: object, options: Any) -> object:
@@ -52,16 +56,9 @@ def data(reporter: Any, result: object, options: Any) -> object:
     return reporter.data(result, **how)
 
 
-def write(blocks: Iterable[Block], options: Any, note: Callable[[str], None]) -> None:
-    """Print blocks as CSV, as they fit a terminal, or as Markdown, each as soon as it is made."""
-    if getattr(options, "csv", False):
-        from workbench.render.as_table import as_csv, callouts
-
-        every = list(blocks)
-        for text in callouts(every):
-            note(text)
-        print(as_csv(every))
-    elif on_terminal(options):
+def write(blocks: Iterable[Block], options: Any) -> None:
+    """Print blocks as they fit a terminal, or as Markdown, each as soon as it is made."""
+    if on_terminal(options):
         from workbench.render import terminal
 
         terminal.write(blocks, console(), wide=options.wide)
@@ -74,9 +71,8 @@ def write(blocks: Iterable[Block], options: Any, note: Callable[[str], None]) ->
 
 
 def on_terminal(options: Any) -> bool:
-    """Whether a reader sits before stdout, and did not ask for Markdown or CSV."""
-    other = options.markdown or getattr(options, "csv", False)
-    return sys.stdout.isatty() and not other
+    """Whether a reader sits before stdout, and did not ask for Markdown."""
+    return sys.stdout.isatty() and not options.markdown
 
 
 def console() -> Console:

@@ -1,10 +1,9 @@
-"""``gate``: what a change did to the variants, for people and as JUnit XML for CI systems."""
+"""``gate``: what a change did to the variants."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
-from xml.etree import ElementTree as xml
 
 from workbench.app.gate import Gated
 from workbench.judge.commits import Difference, VariantChange, difference_label
@@ -24,7 +23,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.numbers import number, printable, printable_lines
+from workbench.render.numbers import number
 from workbench.words import NONE, Move, grouped
 
 TIERS = ("compiler", "counters", "times")
@@ -130,50 +129,3 @@ def brief(result: Gated) -> dict[str, object]:
         ),
         **_after(result),
     }
-
-
-def junit(result: Gated) -> str:
-    """Slower and broken ones have failed; those without an answer are skipped.
-
-    A case has name and class alone, as the schema of Jenkins (junit-10.xsd) has it.
-    """
-    top = xml.Element("testsuites", name="workbench gate")
-    for each in result.studies:
-        study, changes = each.study, each.changes
-        suite = xml.SubElement(
-            top,
-            "testsuite",
-            name=study,
-            tests=str(len(changes)),
-            failures=str(sum(change.is_bad for change in changes)),
-            skipped=str(sum(change.verdict == Move.CANNOT_TELL for change in changes)),
-            errors="0",
-        )
-        for change in changes:
-            _case(suite, study, change)
-    xml.indent(top)
-    return xml.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _case(suite: xml.Element, study: str, change: VariantChange) -> None:
-    case = xml.SubElement(suite, "testcase", classname=study, name=change.variant)
-    why = sentence(change.why)
-    if change.is_bad:
-        failure = xml.SubElement(case, "failure", type=change.verdict)
-        failure.set("message", printable(why))
-        failure.text = printable_lines("\n".join(_lines(change)))
-    elif change.verdict == Move.CANNOT_TELL:
-        xml.SubElement(case, "skipped", message=printable(f"{change.verdict}: {why}"))
-    else:
-        xml.SubElement(case, "system-out").text = printable(f"{change.verdict}: {why}")
-
-
-def _lines(change: VariantChange) -> list[str]:
-    cause = f", cause: {change.cause}" if change.cause else ""
-    return [
-        f"{change.verdict} by {TIERS[change.tier]}{cause}: {sentence(change.why)}",
-        *(
-            f"{difference_label(f.what)} {shown(f.before)} -> {shown(f.after)} {f.kernel}"
-            for f in change.differences
-        ),
-    ]

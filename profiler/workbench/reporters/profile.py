@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench.app.outcomes import ProgramResult, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
-from workbench.render import answers
+from workbench.render import answers, as_table
 from workbench.render import brief as in_short
 from workbench.render.document import launches, variant
 from workbench.render.document.blocks import Block, code, paragraph, warned
 from workbench.render.document.launches import DETAILED
 from workbench.reporters import show
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MOST = 12  # kernels of a program that are listed
 
@@ -47,6 +50,17 @@ def brief(result: VariantResult | ProgramResult) -> dict[str, object]:
         kept = {"study": [in_short.program_step(step) for step in result.steps]}
         return {"report": report, "listed": few, "kernels": kernels, **failed, **kept}
     return in_short.together([in_short.step(result.ladder, row) for row in result.rows])
+
+
+def frame(result: VariantResult | ProgramResult, note: Callable[[str], None]) -> DataFrame:
+    """The figures of variants; the kernels of a program, or the steps of its study."""
+    if isinstance(result, ProgramResult):
+        if result.steps:
+            return as_table.frame(map(in_short.program_step, result.steps), "variant")
+        return as_table.frame(map(answers.listed, result.listed), "kernel")
+    for text in sentences(result.ladder.warnings):
+        note(text)
+    return as_table.joined(as_table.figures(r.figures, variant=r.variant) for r in result.rows)
 
 
 def blocks(result: VariantResult | ProgramResult, options: Any) -> Iterator[Block]:

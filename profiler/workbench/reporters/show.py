@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
@@ -13,15 +13,19 @@ from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
 from workbench.app.show import Metric, profiled, read
 from workbench.derive.matching import LaunchGroup
 from workbench.judge.findings import sentences
-from workbench.render import answers
+from workbench.render import answers, as_table
 from workbench.render import brief as in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
+from workbench.render.as_json import shown_fields
 from workbench.render.document import hunks, launches, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph, warned
 from workbench.render.document.hunks import hottest_first
 from workbench.render.document.launches import DETAILED, Details, left_out
 from workbench.render.launch_page import MOST, show_page
 from workbench.render.page import PageContent
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 HOTTEST = 10  # lines before the sources
 Shown = VariantResult | ReportResult | LinesResult | Metric
@@ -66,6 +70,23 @@ def brief(result: VariantResult | ReportResult) -> dict[str, Any]:
         "kernels": kernels,
         "next_command": shlex.join(("workbench", *lines)),
     }
+
+
+def frame(result: Shown, note: Callable[[str], None]) -> DataFrame:
+    """Figures of a variant or of the kernels of a report; a metric of all launches."""
+    match result:
+        case VariantResult(row=row, damaged=damaged):
+            for text in sentences(damaged):
+                note(text)
+            return as_table.figures(row.figures)
+        case ReportResult():
+            read = ((group.typical, _details(result, group)) for group in result.groups)
+            return as_table.joined(
+                as_table.figures(d.figures, launch=x.index, kernel=x.kernel) for x, d in read
+            )
+        case Metric(metrics=metrics):
+            return as_table.frame(map(shown_fields, metrics), "launch")
+    raise TypeError(result)  # of lines there is no table: `show` refuses
 
 
 def blocks(result: Shown, options: Any) -> Iterator[Block]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from workbench.judge.findings import sentence
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import OverSizes, Sweep
+from workbench.render import as_table
 from workbench.render import brief as in_short
-from workbench.render.as_json import Data
+from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.blocks import Block
 from workbench.render.document.timings import sizes_view, sweep_view
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def data(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:
@@ -55,6 +60,21 @@ def _size(sizes: OverSizes, shape: str) -> Data:
     time, of = point.microseconds.value, point.fastest or None
     ratio = in_short.ratio(point.claimed)
     return {**size, "variant": line.variant, "microseconds": time, "of": of, "ratio": ratio}
+
+
+def frame(result: Iterable[Sweep | OverSizes], note: Callable[[str], None]) -> DataFrame:
+    """The combinations by time, or each variant at each size."""
+    every = list(result)
+    for text in dict.fromkeys(text for each in every for text in sentences(each.warnings)):
+        note(text)
+    rows: list[Data] = []
+    for each in every:
+        if isinstance(each, Sweep):
+            rows += map(shown_fields, each.combinations)
+        else:
+            points = ((line.variant, point) for line in each.variants for point in line.shapes)
+            rows += ({"variant": name, **shown_fields(point)} for name, point in points)
+    return as_table.frame(rows, "variant")
 
 
 def blocks(result: Iterable[Sweep | OverSizes], _: object) -> Iterator[Block]:

@@ -55,9 +55,8 @@ class TableColumn:
     """``unit`` stands under the label; ``source`` is the metric or file behind its figures.
 
     ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
-    highest go. ``json`` is the key of its values in JSON, "" where they are not data. ``note`` says
-    what the notes of its cells are, as ``[95 % interval]``. A text that is needed may be cut to
-    ``least`` cells.
+    highest go. ``note`` says what the notes of its cells are, as ``[95 % interval]``. A text that
+    is needed may be cut to ``least`` cells.
     """
 
     key: str
@@ -66,7 +65,6 @@ class TableColumn:
     align: Align = Align.LEFT
     rank: int = 0
     source: str = ""
-    json: str = ""
     note: str = ""
     least: int = 16
 
@@ -74,13 +72,12 @@ class TableColumn:
 @dataclass(frozen=True)
 class Cell:
     """``sort`` orders it in a table that can be sorted, None last; ``note`` is its interval or the
-    like; ``data`` is what JSON has of it; ``short`` stands in for a text that does not fit.
+    like; ``short`` stands in for a text that does not fit.
     """
 
     text: Text
     sort: float | str | None = None
     note: str = ""
-    data: Any = None
     short: str = ""
 
 
@@ -272,10 +269,9 @@ def field(
     right: bool = False,
     rank: int = 0,
     source: str = "",
-    json: str = "",
 ) -> Field[T]:
     align = Align.RIGHT if right else Align.LEFT
-    return Field(TableColumn(key, label, unit, align, rank, source, json, note), make)
+    return Field(TableColumn(key, label, unit, align, rank, source, note), make)
 
 
 def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> Field[T]:
@@ -290,9 +286,8 @@ def as_cell(content: Content) -> Cell:
 
 
 def figure_cell(value: float | None, text: str = "", note: str = "") -> Cell:
-    """A number as people read it, with itself for sorting and JSON."""
-    shown = finite(value)
-    return Cell(words(text or number(value)), sort=shown, note=note, data=shown)
+    """A number as people read it, with itself for sorting."""
+    return Cell(words(text or number(value)), sort=finite(value), note=note)
 
 
 def quantity_cell(value: float | None, unit: str) -> Cell:
@@ -303,7 +298,7 @@ def interval_cell(ratio: Ratio | None) -> Cell:
     """A ratio with its interval; a dash where there is none."""
     if ratio is None:
         return Cell(words(NONE))
-    return Cell(words(interval(ratio)), sort=ratio.ratio, data=ratio.ratio)
+    return Cell(words(interval(ratio)), sort=ratio.ratio)
 
 
 def table(

@@ -45,11 +45,6 @@ def whole(judged: Ablation) -> list[Block]:
     ]
 
 
-def rows(judged: Ablation) -> list[Block]:
-    """All rows for CSV, and the warnings."""
-    return [ladder_table(judged, Where.CSV), *warned(phrases.warnings(judged))]
-
-
 def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
     """A screen of 80 by 45: the answer, the rows, references, and a line for each other shape."""
     rows, tail = fitted(judged, named)

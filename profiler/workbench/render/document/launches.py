@@ -348,7 +348,6 @@ def _compared(
         *variant.marked(old, new),
         memory(names, old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),
-        bottlenecks_of_both(names, sides),
     ]
     return parts if source else [*parts, *costliest(changes, names)]
 
@@ -384,19 +383,6 @@ def comparable(warnings: Sequence[Finding]) -> list[Block]:
     """Why two sides are not quite comparable, where there is anything."""
     parts = tuple(map(words, sentences(warnings)))
     return [Callout("Not quite comparable", parts)] if parts else []
-
-
-def bottlenecks_of_both(names: Names, sides: Sequence[Row | Details]) -> Fold:
-    """List the bottlenecks of both sides, folded away."""
-    blocks: list[Block] = []
-    for name, side in zip(names, sides, strict=True):
-        blocks.append(paragraph(f"{name}:"))
-        if isinstance(side, Details):
-            blocks += bottlenecks(side)
-        else:
-            known = side.bottlenecks
-            blocks.append(limits.bullets(known) if known else paragraph(ABSENT))
-    return Fold(words("Top bottlenecks of both"), tuple(blocks))
 
 
 def _state(row: Row) -> Paragraph:

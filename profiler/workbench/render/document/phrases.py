@@ -157,7 +157,7 @@ def kind(row: Row) -> Marking:
 
 def key_change(row: Row) -> Cell:
     text = row.step.key_change if row.step else row.title
-    return Cell(authored(text), sort=text.lower(), data=text, short=short_change(row))
+    return Cell(authored(text), sort=text.lower(), short=short_change(row))
 
 
 def short_change(row: Row) -> str:
@@ -481,10 +481,6 @@ def across(ablation: Ablation) -> Text:
         *(
             line(" ", code(name), " was not timed at ", names(list(where)), ".")
             for name, where in shapes.untimed.items()
-        ),
-        *(
-            line(" ", code(name), f", which came after it, was timed at {count} of them.")
-            for name, count in shapes.newer.items()
         ),
     )
 

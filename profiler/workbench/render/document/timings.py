@@ -52,12 +52,10 @@ from workbench.words import ABSENT, NONE, Origin, Regime
 
 
 def time_cell(time: Time | None) -> Cell:
-    """The time in microseconds; its data are all that is known of it."""
-    cell = figure_cell(time.value if time else None)
+    """The time in microseconds."""
     if time is None:
-        return cell
-    text = (*cell.text, *words(" unchecked")) if time.unchecked else cell.text
-    return Cell(text, cell.sort, data={k: v for k, v in vars(time).items() if k != "unchecked"})
+        return figure_cell(None)
+    return figure_cell(time.value, number(time.value) + " unchecked" * time.unchecked)
 
 
 def time_in(row: Row, regime: Regime) -> Cell:
@@ -67,18 +65,6 @@ def time_in(row: Row, regime: Regime) -> Cell:
 def spread(time: Time | None) -> str:
     """The 95 % interval of a time."""
     return ends(time) if time else NONE
-
-
-def clock(time: Time | None) -> str:
-    mhz = time.sm_clock_mhz if time else None
-    return number(mhz / 1e3) if mhz is not None else ABSENT
-
-
-def how_often(time: Time | None) -> str:
-    """``5 × 4``: sessions and instances in each."""
-    if time is None:
-        return NONE
-    return f"{time.sessions} × {time.instances / time.sessions:g}"
 
 
 @dataclass(frozen=True)
@@ -108,17 +94,13 @@ def regimes(row: Row, reference: str = "") -> Table:
         field(
             "regime",
             "regime",
-            lambda t: Cell(words(t.regime.label), None, "", t.regime, t.regime.label.split()[0]),
+            lambda t: Cell(words(t.regime.label), short=t.regime.label.split()[0]),
         ),
         numeric("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs"),
         numeric("range", "95 % interval", lambda t: spread(t.known.microseconds), rank=3),
         _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
         _ratio("reference", reference, lambda known: known.speedup_over_reference, 2),
         field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
-        numeric("clock", "SM clock", lambda t: clock(t.known.microseconds), unit="GHz", rank=4),
-        numeric(
-            "sessions", "sessions × instances", lambda t: how_often(t.known.microseconds), rank=5
-        ),
     ]
     absent = {
         "parent": not (parent and row.verdict),
@@ -180,7 +162,7 @@ def sizes_view(over: OverSizes) -> list[Block]:
         paragraph(origin(over)),
         *warned(sentences(over.warnings)),
         times_table(over),
-        Bullets((*fastest(over), *overall(over))),
+        Bullets(tuple(fastest(over))),
     ]
 
 
@@ -209,25 +191,6 @@ def times_table(over: OverSizes) -> Table:
 def _time(shape: str, across: AcrossShapes) -> Content:
     point = across.result_at(shape)
     return figure_cell(point.microseconds.value, note=ends(point.microseconds)) if point else NONE
-
-
-def overall(over: OverSizes) -> list[Text]:
-    """Say of every variant that was timed beside a reference at all sizes."""
-    parts = []
-    for across in over.versions:
-        worst = across.worst
-        if worst is None or len(across.ratios) < len(over.sizes):
-            continue
-        size = f"{over.parameter}={size_words(over.sizes[worst.shape])}"
-        parts.append(
-            line(
-                code(across.variant),
-                f" is {factor(across.geometric_mean or 0.0)} of the fastest reference in the "
-                f"geometric mean over {len(over.sizes)} sizes, at worst "
-                f"{interval(worst.claimed)} at {size}",
-            )
-        )
-    return parts
 
 
 def fastest(over: OverSizes) -> list[Text]:
@@ -271,12 +234,11 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
     return [
         *columns,
         field("role", "", lambda c: _role(sweep, c)),
-        numeric("time", "time", _combination_time, unit="µs", note=INTERVAL, json="time"),
+        numeric("time", "time", _combination_time, unit="µs", note=INTERVAL),
         numeric(
             "ratio",
             f"vs default {INTERVAL}",
             lambda c: interval_cell(c.over_default),
-            json="over_default",
         ),
         numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
         numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
@@ -296,7 +258,7 @@ def _value(combination: Combination, name: str) -> Cell:
     value = combination.values[name]
     shown = str(int(value)) if isinstance(value, bool) else str(value)
     sort = value if isinstance(value, str) else float(value)
-    return Cell(words(shown), sort=sort, data=value)
+    return Cell(words(shown), sort=sort)
 
 
 def _role(sweep: Sweep, combination: Combination) -> Text:

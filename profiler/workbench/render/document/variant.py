@@ -103,7 +103,7 @@ IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, wh
 
 FIGURES: list[Field[Known]] = [
     field("figure", "figure", lambda k: figure_label(k[0])[0]),
-    numeric("value", "value", _value, json="value"),
+    numeric("value", "value", _value),
     field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
     field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
