@@ -11,18 +11,16 @@ from types import SimpleNamespace
 import pytest
 
 from made_evidence import session as timed_session
-from workbench.app import judge, report, try_
+from workbench.app import report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence.store import EvidenceFolder
-from workbench.judge.advice_rules import KindRecord
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
 from workbench.study import files
 from workbench.study.files import Rank, alone, locked, without_locks
 from workbench.study.workspace import find_workspace
-from workbench.words import Change
 from workspaces import GOOD, make
 
 Use = tuple[Path, Callable[[], object]]
@@ -54,11 +52,6 @@ def of_init(root: Path) -> Use:
 
 def of_agents(root: Path) -> Use:
     return root, lambda: add_agents(root)
-
-
-def of_advice(root: Path) -> Use:
-    own = judge.StudyRecord(kinds={Change.TAIL: KindRecord(tried=3)})
-    return root / "ablations", lambda: judge._write(root / "ablations/advice.json", "a", own)
 
 
 def of_report(root: Path) -> Use:
@@ -105,7 +98,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize(
     "of",
     [
-        *(of_new, of_init, of_agents, of_advice, of_report, of_keep, of_predictions, of_timing),
+        *(of_new, of_init, of_agents, of_report, of_keep, of_predictions, of_timing),
         of_dropped,
     ],
     ids=lambda of: of.__name__,

@@ -5,38 +5,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shutil
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from benchmarks import diagnosis
 
-from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
+from answers import Capsys, both_of, error_of, json_of, not_none, text_of
 from made_captures import FILE, HOT, Kernel, capture
 from workbench.app.executor import Local
-from workbench.app.judge import StudyRecord, TrackRecord
 from workbench.app.show import current_capture
 from workbench.app.target import find_target
-from workbench.cli.main import main
 from workbench.derive.factors import BUSIEST, budget, duration_parts
 from workbench.derive.figures import Figure, stall_shares
-from workbench.evidence import store
 from workbench.judge.advice_rules import (
     LEAST,
     Advice,
-    AdviceRecord,
     AdvisedKernel,
-    KindRecord,
-    Trial,
     Tried,
     advise,
-    record,
     subject,
     to_try,
-    together,
-    trust,
 )
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
@@ -255,8 +243,7 @@ def test_what_only_the_caller_can_do_is_last_and_no_next_command() -> None:
     (fuse,) = not_none(advise(subject(capture(Kernel(GLOBAL, dram=0.98)), work=stream)))
     assert fuse.is_callers
     other = dataclasses.replace(fuse, sure=0.5, saved=LEAST, change=Change.NARROW)
-    kept = AdviceRecord(kinds={Change.FUSE: KindRecord(9, 9), Change.NARROW: KindRecord(9, 0)})
-    assert to_try((fuse, other), kept) == (other, fuse)
+    assert to_try((fuse, other)) == (other, fuse)
     ladder = recorded_ladder()
     told = brief.step(ladder, dataclasses.replace(ladder.rows[0], advice=(fuse,)))
     assert told["stop"] is True
@@ -371,7 +358,7 @@ def test_told_in_words() -> None:
     assert markdown.blocks(told(None)) == "What to try next: not collected"
     idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"
     assert markdown.blocks(told((), after="a")) == idle
-    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2)), AdviceRecord()))
+    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2))))
     assert text.startswith("What to try next:\n\n1. **asynchronous copies, a ring of tiles**: cp.")
     assert "Limit: latency; long scoreboard stalls take 71 %" in text
     assert "`kernel.cu:7`, 90 % of the stall time" in text
@@ -400,34 +387,11 @@ def test_the_catalogue_is_whole() -> None:
     assert all(alone.values()), [reason for reason, stages in alone.items() if not stages]
 
 
-def trial(kind: Change, verdict: Verdict = Verdict.KEPT) -> Trial:
-    return Trial("fix1", "baseline", "s", kind, verdict)
-
-
-def test_the_record_counts_tried_and_kept_by_kind() -> None:
-    copies = [trial(Change.ASYNC_COPY), trial(Change.ASYNC_COPY, Verdict.SLOWER)]
-    known = together([record(copies), record([trial(Change.EARLY)]), record([])])
-    assert known.of(Change.ASYNC_COPY) == KindRecord(tried=2, kept=1)
-    assert known.of(Change.EARLY, Change.ASYNC_COPY, Change.TENSOR) == KindRecord(tried=3, kept=2)
-    assert known.of(Change.TENSOR) == known.of() == KindRecord()
-    assert record([trial(Change.CHOOSE)]) == AdviceRecord(), "a dispatcher makes no change"
-
-
-def test_what_was_never_kept_here_does_not_lead() -> None:
-    advice = given(Kernel(SPREAD, busiest=0.4, microseconds=3.0))
-    assert advice[0].change == Change.EARLY
-    poor = AdviceRecord(kinds={Change.EARLY: KindRecord(tried=4, kept=0)})
-    ranked = not_none(to_try(advice, poor))
-    assert ranked[0].change != Change.EARLY
-    assert trust(KindRecord()) == 1.0
-    assert trust(KindRecord(tried=4, kept=4)) > 1.0 > trust(KindRecord(tried=1, kept=0)) > 0
-
-
 def test_what_was_tried_here_and_rejected_stands_last() -> None:
     first, *others = given(Kernel(GLOBAL, issue=0.2))[:3]
     failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.SLOWER),))
     assert to_try((failed, *others)) == (*others, failed)
-    assert "Tried here: `fix1` slower" in markdown.blocks(told((failed,), AdviceRecord()))
+    assert "Tried here: `fix1` slower" in markdown.blocks(told((failed,)))
 
 
 @pytest.fixture(scope="module")
@@ -461,87 +425,16 @@ def test_what_is_advised_on_the_recorded_ladder(ladder: Ablation) -> None:
     assert all("registers" not in each for ids in first.values() for each in ids)
 
 
-def test_the_verb_prints_the_list_and_the_record(capsys: Capsys) -> None:
+def test_the_verb_prints_the_list(capsys: Capsys) -> None:
     text = text_of(capsys, "advise", "fix6", *HERE)
     assert "## What to try next after `fix6`" in text
     assert "Tried here" not in text, "fix7, the only step from here, was kept"
     assert "`fix6.cu:24`" in text
-    (kept, tried) = map(int, re.findall(r"were kept in (\d+) of (\d+) recorded steps", text)[0])
-    record = json_of(capsys, "advise", "fix6", *HERE)["recorded_steps"]
-    assert record == {"tried": tried, "kept": kept}
-    assert 0 < kept < tried
-
-
-def test_no_later_step_is_in_the_record_of_a_step(ladder: Ablation) -> None:
-    """fix7 has the ladder's first bulk copies, fix2 the first change to fix1."""
-    copies = [ladder.record_at(name).of(Change.BULK_COPY) for name in ("fix6", "fix7")]
-    assert copies == [KindRecord(), KindRecord(tried=1, kept=1)]
-    tried = {t.variant for row in ladder.everything for one in row.advice or () for t in one.tried}
-    assert tried
-    assert all(ladder.row(name).verdict.is_rejected for name in tried)  # type: ignore[union-attr]
-    trials = ladder.trials
-    assert ladder.record_at(ladder.references[0].variant) == record(trials), "of no place in it"
 
 
 def test_the_verb_prints_json(capsys: Capsys) -> None:
     data = json_of(capsys, "advise", "fix7", "--shape", "b4h16s2048d128", *HERE)
     assert (data["schema_version"], data["shape"]) == (as_json.VERSION, "b4h16s2048d128")
-    assert data["recorded_steps"]["tried"] > 0  # of the ladder at its own shape
-
-
-ADVISE_TMA = ("advise", "tma", "--study", "transpose")
-
-
-def record_of(root: Path, verb: str, study: str, capsys: Capsys) -> Any:
-    return json_of(capsys, *verb.split(), "--study", study, project=root).get("recorded_steps")
-
-
-def read_records(path: Path) -> Mapping[str, StudyRecord]:
-    return store.read_record(path, TrackRecord).studies
-
-
-def test_the_record_stands_in_a_file_that_ablate_updates(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
-) -> None:
-    """And a verb that reads one ladder judges no other, nor counts one recorded later."""
-    root = tmp_path / "fixture"
-    shutil.copytree(FIXTURE, root)
-    file = root / "ablations" / "advice.json"
-    recorded = read_records(file)
-    assert recorded.keys() == {"attention", "softmax", "transpose"}
-    file.unlink()
-    assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
-    for study in ("transpose", "attention", "softmax"):
-        record_of(root, "ablate", study, capsys)
-    assert read_records(file) == recorded
-    written = file.read_bytes()
-    before = file.stat().st_mtime_ns
-    record_of(root, "ablate", "softmax", capsys)
-    found = record_of(root, "advise tma", "transpose", capsys)
-    changes = [one["change"] for one in json_of(capsys, *ADVISE_TMA, project=root)["advice"]]
-    before_it = [one.sums for one in recorded.values() if one.date <= recorded["transpose"].date]
-    assert 0 < len(before_it) < len(recorded)
-    assert found == dataclasses.asdict(together(before_it).of(*changes))
-    assert file.stat().st_mtime_ns == before
-    older = json.loads(written)
-    sums = together([recorded["softmax"].sums]).kinds
-    older["studies"]["softmax"] = {"kinds": {k: dataclasses.asdict(v) for k, v in sums.items()}}
-    file.write_text(json.dumps(older))
-    assert record_of(root, "advise tma", "transpose", capsys) == found, "of an older version"
-    file.write_bytes(written)
-    record_of(root, "ablate fix1", "attention", capsys)
-    assert file.read_bytes() == written  # a part of a ladder is not written
-    shutil.rmtree(root / "ablations" / "softmax")
-    assert record_of(root, "advise tma", "transpose", capsys) == found
-    file.write_text("{")
-    assert record_of(root, "advise tma", "transpose", capsys)["tried"] == 0
-    for verb in ("advise tma", "ablate --all", "report"):
-        assert main([*verb.split(), "--study", "transpose", "--project", str(root)]) == 0
-        told = "".join(capsys.readouterr())
-        assert "advice.json cannot be read" in told or verb == "report"
-    report = root / "reports" / "transpose" / "OPTIMIZATION_REPORT.md"
-    assert "without a track record" in report.read_text()
-    assert file.read_text() == "{"  # the records of other studies may be mended
 
 
 @pytest.mark.parametrize(

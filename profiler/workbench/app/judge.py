@@ -1,20 +1,10 @@
-"""Ladders measured and judged, with the track record of the workspace: how often each kind of
-change was kept. And one step in two stages, a quick verdict first.
-
-The record stands in one file with an entry a study, which judging that study's whole ladder
-updates: no verb judges the ladder of another study for it.
-"""
+"""Ladders measured and judged, and one step in two stages, a quick verdict first."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import ClassVar
-
-import msgspec
 
 from workbench.app.measure import (
     Ensured,
@@ -27,38 +17,12 @@ from workbench.app.measure import (
 )
 from workbench.app.target import Target
 from workbench.errors import WorkbenchError
-from workbench.evidence import store
-from workbench.evidence.records import Record
-from workbench.judge.advice_rules import AdviceRecord, KindRecord, Trial, record, together
 from workbench.judge.gates import FASTER, UNSEEN, for_bug_fix, shows_bug, verdict
 from workbench.judge.ladder import Ablation, Row, judge
 from workbench.judge.open_verdicts import seconds_of
 from workbench.load import LadderEvidence
-from workbench.study.files import alone, stands, write_bytes
 from workbench.study.model import Step
-from workbench.words import Change, GateState, Origin, Status, Verdict
-
-
-class StudyRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The kinds of change of a study's steps with their verdicts, in the ladder's order, and the
-    day of its recording. Older versions wrote the sums over ``kinds`` alone.
-    """
-
-    date: str = ""
-    trials: tuple[Trial, ...] = ()
-    kinds: Mapping[Change, KindRecord] = {}
-
-    @property
-    def sums(self) -> AdviceRecord:
-        return record(self.trials) if self.trials else AdviceRecord(self.kinds)
-
-
-class TrackRecord(Record, frozen=True):
-    """``ablations/advice.json``: the record of each study."""
-
-    repair: ClassVar[str] = "delete it: `workbench report` writes the record of its study again"
-
-    studies: Mapping[str, StudyRecord]
+from workbench.words import GateState, Origin, Status, Verdict
 
 
 def judged(
@@ -69,53 +33,13 @@ def judged(
     source: Origin = Origin.RECORDED,
     sources: bool = False,
     everywhere: bool = True,
-    keep: bool = False,
 ) -> tuple[Ablation, LadderEvidence]:
     """The whole ladder, ``only`` some of it or up to some ``steps``, judged by the evidence as it
-    is, ``everywhere`` or at the target's shape alone, with the track record of all ladders that
-    were recorded no later: its own from this one if it is the whole ladder at the study's default
-    shape, which ``keep`` writes into the file.
+    is, ``everywhere`` or at the target's shape alone.
     """
-    path = target.workspace.ablations / "advice.json"
-    kept, why = _read(path)
-    seen = target.load_ladder(steps, sources=sources, only=only)
-    seen = replace(seen, notes=(*seen.notes, why)) if why else seen
-    ladder = judge(seen, target.workspace.config, source=source, everywhere=everywhere)
-    return _with_record(ladder, target, kept, path if keep and not why else None), seen
-
-
-def _with_record(
-    judged: Ablation, target: Target, kept: Mapping[str, StudyRecord], path: Path | None
-) -> Ablation:
-    """Add the record of advice. The study's own record is written to ``path``."""
-    study, workspace = target.study, target.workspace
-    records = {name: kept[name] for name in workspace.studies() if name in kept}
-    own = records.pop(study.name, StudyRecord())
-    whole = [row.variant for row in judged.rows] == [step.variant for step in study.ladder.steps]
-    if whole and judged.shape == study.default_shape:
-        own = StudyRecord(date=judged.date, trials=judged.trials)
-        if path and kept.get(study.name) != own and not workspace.packaged:
-            _write(path, study.name, own)
-    before = [r.sums for r in records.values() if not judged.date or r.date <= judged.date]
-    return replace(judged, trials=own.trials, elsewhere=together(before))
-
-
-def _read(path: Path) -> tuple[Mapping[str, StudyRecord], str]:
-    """Read the records: none without a file, and what is wrong with one that cannot be read."""
-    try:
-        return (store.read_record(path, TrackRecord).studies if stands(path) else {}), ""
-    except WorkbenchError as error:
-        return {}, f"{error.message}; advice is ranked without a track record ({error.hint})"
-
-
-def _write(path: Path, study: str, own: StudyRecord) -> None:
-    """Beside those of other studies, as they are now. A workspace that takes no files has no
-    record, and everything else.
-    """
-    with suppress(WorkbenchError, OSError), alone(path.parent):
-        records = {**_read(path)[0], study: own}
-        data = msgspec.json.encode({"schema_version": 1, "studies": dict(sorted(records.items()))})
-        write_bytes(path, msgspec.json.format(data, indent=1) + b"\n")
+    evidence = target.load_ladder(steps, sources=sources, only=only)
+    config = target.workspace.config
+    return judge(evidence, config, source=source, everywhere=everywhere), evidence
 
 
 def named(target: Target, fixes: list[str]) -> list[str]:
@@ -141,7 +65,7 @@ def open_unseen(rows: Iterable[Row], but: str = "") -> list[str]:
 
 def _measured(target: Target, fixes: list[str], source: Origin, everywhere: bool) -> Ablation:
     steps = target.steps(fixes)  # as they are after measuring
-    return judged(target, steps=steps, source=source, everywhere=everywhere, keep=True)[0]
+    return judged(target, steps=steps, source=source, everywhere=everywhere)[0]
 
 
 def ablate(

@@ -47,7 +47,7 @@ def reported(
     from workbench.render.templates import render_report, template_environment
 
     steps = target.steps(fixes)
-    ladder, evidence = judged(target, steps=steps, source=source, sources=True, keep=True)
+    ladder, evidence = judged(target, steps=steps, source=source, sources=True)
     workspace = target.workspace
     folder = workspace.reports(target.study, ladder.shape, target.part)
     is_paged = page or (folder / PAGE).is_file()

@@ -7,7 +7,7 @@ ranked by what they could bring; the track record says how often each kind was t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -841,7 +841,7 @@ class Advice:
 
     @property
     def expected(self) -> float:
-        """The value that ranks advice where there is no record."""
+        """The value that ranks advice."""
         return self.saved * self.sure
 
 
@@ -896,64 +896,14 @@ class Trial:
     verdict: Verdict
 
 
-@dataclass(frozen=True)
-class KindRecord:
-    """How many steps tried a kind of change, and how many of these were kept."""
-
-    tried: int = 0
-    kept: int = 0
-
-
-@dataclass(frozen=True)
-class AdviceRecord:
-    """The record of each kind of change, in one study or in several."""
-
-    kinds: Mapping[Change, KindRecord] = field(default_factory=dict)
-
-    def of(self, *changes: Change) -> KindRecord:
-        """The sum over kinds of change; zeros if none was ever tried."""
-        return total(self.kinds[change] for change in changes if change in self.kinds)
-
-
-def total(records: Iterable[KindRecord]) -> KindRecord:
-    counts = [(one.tried, one.kept) for one in records]
-    return KindRecord(*map(sum, zip(*counts, strict=True)))
-
-
-def record(trials: Iterable[Trial]) -> AdviceRecord:
-    """The record of one ladder. A dispatcher makes no change of its own."""
-    kinds = grouped(
-        (trial.kind, KindRecord(1, int(trial.verdict == Verdict.KEPT)))
-        for trial in trials
-        if trial.kind != Change.CHOOSE
-    )
-    return AdviceRecord({kind: total(counts) for kind, counts in kinds.items()})
-
-
-def together(records: Iterable[AdviceRecord]) -> AdviceRecord:
-    kinds = grouped(pair for each in records for pair in each.kinds.items())
-    return AdviceRecord({kind: total(counts) for kind, counts in kinds.items()})
-
-
-NO_RECORD = AdviceRecord()
-
-
-def trust(record: KindRecord) -> float:
-    """Odds that the kind is kept, over even odds (Laplace's rule of succession): 1 if untried."""
-    return 2 * (record.kept + 1) / (record.tried + 2)
-
-
-def to_try(
-    advice: Sequence[Advice] | None, record: AdviceRecord | None = None
-) -> tuple[Advice, ...] | None:
+def to_try(advice: Sequence[Advice] | None) -> tuple[Advice, ...] | None:
     """The first few, what only the caller can do and what was rejected on this variant last; None
     stays None: not collected.
     """
     if advice is None:
         return None
-    kinds = record or NO_RECORD
 
     def place(one: Advice) -> tuple[bool, bool, float, str]:
-        return bool(one.tried), one.is_callers, -one.expected * trust(kinds.of(one.change)), one.id
+        return bool(one.tried), one.is_callers, -one.expected, one.id
 
     return tuple(sorted(advice, key=place)[:TOP])

@@ -35,16 +35,12 @@ from workbench.evidence.records import (
 )
 from workbench.judge.advice_rules import (
     JUDGED,
-    NO_RECORD,
     Advice,
-    AdviceRecord,
     Spot,
     Trial,
     Tried,
     advise,
-    record,
     subject,
-    together,
 )
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.comparison import Comparison
@@ -291,9 +287,8 @@ class Ablation:
     step was kept. ``across`` has the ladder's outcome at all shapes where it was timed; None but at
     the study's default shape. ``measured`` are ceilings that a GPU of its model reached, by id, in
     FLOP/s and byte/s. ``ladders`` has one ladder a shape at which a step is judged, that of
-    ``shape`` first. ``recordings`` are the timing runs at ``shape``. ``trials`` are the study's own
-    kinds of change, ``elsewhere`` how often other ladders kept each, up to ``date``. ``work`` is
-    what one call has to do at ``shape``.
+    ``shape`` first. ``recordings`` are the timing runs at ``shape``. ``work`` is what one call has
+    to do at ``shape``.
     ``claimed`` is the best step over the fastest reference by all recordings at ``shape``.
     ``shapes`` has the parameters of every shape of the study, checked ones too.
     ``over_parents`` has the claimed ratio of each step over its parent by shape, wherever both were
@@ -322,8 +317,6 @@ class Ablation:
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
     recordings: Recordings = NO_RECORDINGS
-    trials: tuple[Trial, ...] = field(default=(), repr=False)
-    elsewhere: AdviceRecord = NO_RECORD
     work: Work | None = None
     claimed: OverRecordings | None = None
     shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
@@ -337,15 +330,6 @@ class Ablation:
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises UsageError for what is not shown."""
         return row_of(self.everything, variant)
-
-    def record_at(self, variant: str) -> AdviceRecord:
-        """How often each kind of change was kept before the step after a variant: no later step of
-        this ladder counts.
-        """
-        end = self.taken.index(variant) + 1 if variant in self.taken else None
-        before = frozenset(self.taken[:end])
-        own = record(trial for trial in self.trials if trial.variant in before)
-        return together([self.elsewhere, own])
 
     @property
     def damage(self) -> Collection[Finding]:
@@ -672,7 +656,6 @@ def judge(
         ladders=ladders,
         timing=ladders[0].timing,
         recordings=recordings(evidence, evidence.shape),
-        trials=trials,
         work=table.evidence.work,
         taken=tuple(step.variant for step in evidence.ladder.steps),
         claimed=claimed(evidence, table.times, best_of(rows)),

@@ -117,7 +117,7 @@ def advise(
     (full,) = target.variants([name])
     current_capture(target, full)
     ladder, _ = judged(target, [full])
-    return Advised(to_try(ladder.row(full).advice, ladder.record_at(full)) or ())
+    return Advised(to_try(ladder.row(full).advice) or ())
 
 
 def sweep(

@@ -206,8 +206,7 @@ class ComparedVariants(Shown, VariantPair):
         assert self.ladder is not None
         assert self.changes is not None
         origin = variant.origin(self.ladder)
-        record = self.ladder.record_at(self.after.variant)
-        return [origin, *launches.variants(self, self.changes, record, source=False)]
+        return [origin, *launches.variants(self, self.changes, source=False)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,7 +12,7 @@ from workbench.derive.matching import LaunchGroup, PairGroup
 from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDiff
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.judge import advice_rules as ranked
-from workbench.judge.advice_rules import Advice, AdviceRecord, KindRecord, Tried
+from workbench.judge.advice_rules import Advice, Tried
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
@@ -175,13 +175,13 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
         regimes=row.regimes,
         against_parent=_in_short(row.against_parent),
         gates={gate.name: gate for gate in row.gates},
-        advice=to_try(row.advice, ladder.record_at(row.variant)),
+        advice=to_try(row.advice),
     )
 
 
 def row(ladder: Ablation, judged: Row) -> LadderRow:
     """Return a row in the form that ``ablate`` has."""
-    first = ranked.to_try(judged.advice, ladder.record_at(judged.variant))
+    first = ranked.to_try(judged.advice)
     advice = first and [one.id for one in first]
     short = shown_fields(judged, *WHOLE_ROW)
     return msgspec.structs.replace(whole_row(ladder, judged), of_row=short, advice=advice)
@@ -293,21 +293,17 @@ class AdviceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     evidence: Data
     microseconds: float | None
     advice: list[AdvisedChange] | None
-    recorded_steps: KindRecord
     warnings: tuple[Finding, ...]
 
 
 def advised(ladder: Ablation, row: Row, warnings: tuple[Finding, ...] = ()) -> AdviceAnswer:
-    record = ladder.record_at(row.variant)
-    advice = to_try(row.advice, record)
     return answer(
         AdviceAnswer,
         ladder,
         variant=row.variant,
         evidence=_evidence(ladder),
         microseconds=round(row.time.value, DIGITS) if row.time else None,
-        advice=advice,
-        recorded_steps=record.of(*(one.change for one in advice or ())),
+        advice=to_try(row.advice),
         warnings=warnings,
     )
 
@@ -316,11 +312,9 @@ def place(file: str, line: int) -> str:
     return f"{file.removeprefix(TOP)}:{line}"
 
 
-def to_try(
-    advice: Sequence[Advice] | None, record: AdviceRecord | None = None
-) -> list[AdvisedChange] | None:
+def to_try(advice: Sequence[Advice] | None) -> list[AdvisedChange] | None:
     """The best first; ``None`` where the capture has nothing to judge by."""
-    first = ranked.to_try(advice, record)
+    first = ranked.to_try(advice)
     return None if first is None else list(map(_advice, first))
 
 

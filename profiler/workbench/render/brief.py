@@ -118,7 +118,7 @@ def step(ladder: Ablation, row: Row, left_s: float | None = None) -> Data:
     All of it is of ``shape``, but for what names a shape itself: a step that is judged at another
     one has the ratio and the gates behind its verdict in ``judged``.
     """
-    advice = to_try(row.advice, ladder.record_at(row.variant))
+    advice = to_try(row.advice)
     capture = row.evidence_state.get("capture")
     whole: Data = {
         **columns(ladder, row, Where.BRIEF_VARIANT),
@@ -340,7 +340,7 @@ def pair(ladder: Ablation, two: VariantPair) -> Data:
         "speedup": ratio(two.speedup),
         **(_compared(two.comparison) if two.comparison else {"stalls_us": []}),
         "warnings": [short(each) for each in sentences(two.warnings)],
-        **limit(to_try(two.after.advice, ladder.record_at(two.after.variant))),
+        **limit(to_try(two.after.advice)),
         "evidence": [identity(ladder, row) for row in (two.before, two.after)],
         **command(ladder.study, "advise", two.after.variant, "--shape", ladder.shape),
     }

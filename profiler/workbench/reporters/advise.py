@@ -34,7 +34,7 @@ def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[Block
         return
     yield variant.origin(result.ladder)
     yield from warned(sentences(result.damaged))
-    yield advice.advised(result.row, result.ladder)
+    yield advice.advised(result.row)
 
 
 def _report(result: ReportResult, options: Any) -> Iterator[Block]:

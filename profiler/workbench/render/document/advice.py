@@ -1,4 +1,4 @@
-"""What to try next, and how often such changes were kept on the ladders of the workspace."""
+"""What to try next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from workbench.derive.rooflines import DRAM
 from workbench.judge import advice_rules as ranked
-from workbench.judge.advice_rules import LEAST, Advice, AdviceRecord, Limit, Spot, resource
+from workbench.judge.advice_rules import LEAST, Advice, Limit, Spot, resource
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row
 from workbench.render.document.blocks import (
@@ -36,25 +36,18 @@ NOTHING = f"nothing in the capture promises {percent(LEAST)} of the duration"
 AT_ITS_BANDWIDTH = f"{Stage.MEMORY}.{DRAM}/{Change.FUSE}"
 
 
-def to_try(
-    advice: Sequence[Advice] | None, record: AdviceRecord | None = None, after: str = ""
-) -> list[Block]:
-    """The list that an output of one variant ends in; ``after`` names it where there are several.
-
-    ``record`` is None where there is no ladder to have one.
-    """
+def to_try(advice: Sequence[Advice] | None, after: str = "") -> list[Block]:
+    """The list that an output of one variant ends in; ``after`` names one of several."""
     title = line(TITLE, *((" after ", code(after)) if after else ()))
-    parts = listed(advice, record)
+    parts = listed(advice)
     if isinstance(parts[0], Paragraph) and len(parts) == 1:
         return [paragraph(title, ": ", parts[0].text)]
     return [paragraph(title, ":"), *parts]
 
 
-def first_look(
-    advice: Sequence[Advice] | None, hottest: Spot | None, record: AdviceRecord | None = None
-) -> list[Block]:
+def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[Block]:
     """Return what limits a kernel, its hottest line and what to try, in a line each."""
-    first = ranked.to_try(advice, record)
+    first = ranked.to_try(advice)
     if not first:
         return [paragraph(f"limit: {ABSENT}" if first is None else NOTHING)]
     worst = max(first, key=lambda one: one.limit.share)
@@ -68,11 +61,11 @@ def first_look(
     ]
 
 
-def listed(advice: Sequence[Advice] | None, record: AdviceRecord | None = None) -> list[Block]:
+def listed(advice: Sequence[Advice] | None) -> list[Block]:
     """List advice without a title: what is left at most where memory is the limit, then the ranked
     advice.
     """
-    first = ranked.to_try(advice, record)
+    first = ranked.to_try(advice)
     if not first:
         return [paragraph(NOTHING if first is not None else ABSENT)]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
@@ -132,14 +125,10 @@ def tried(advice: Advice) -> Text:
     return joined([line(code(step.variant), f" {step.verdict.label}") for step in advice.tried])
 
 
-def advised(row: Row, ablation: Ablation) -> Section:
+def advised(row: Row) -> Section:
     """All of it, for ``workbench advise``."""
-    record = ablation.record_at(row.variant)
-    changes = [one.change for one in ranked.to_try(row.advice, record) or ()]
-    total = record.of(*changes)
-    text = f"Changes of these kinds were kept in {total.kept} of {total.tried} recorded steps."
-    blocks = [*listed(row.advice, record), *([paragraph(text)] if total.tried else [])]
-    return Section(row.variant, line(words(f"{TITLE} after "), code(row.variant)), tuple(blocks))
+    title = line(words(f"{TITLE} after "), code(row.variant))
+    return Section(row.variant, title, tuple(listed(row.advice)))
 
 
 def next_steps(ablation: Ablation) -> tuple[Block, ...]:
@@ -148,7 +137,7 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     """
     path = ablation.path[::-1]
     row = next((row for row in path if row.advice is not None), ablation.best)
-    first = ranked.to_try(row.advice, ablation.record_at(row.variant)) if row else None
+    first = ranked.to_try(row.advice) if row else None
     if row is None or not first:
         return (paragraph(f"{NOTHING if first is not None else ABSENT}."),)
     kernel = code(row.chosen or row.variant)

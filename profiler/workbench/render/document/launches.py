@@ -12,7 +12,7 @@ from functools import partial
 from workbench.derive.figures import MEMORY_LEVELS, Figure, added, figure_label
 from workbench.derive.matching import MATCHED, LaunchGroup, LaunchPair, Matching, PairGroup
 from workbench.derive.source_diff import SourceDiff
-from workbench.judge.advice_rules import Advice, AdviceRecord, Spot
+from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence, sentences
@@ -352,16 +352,14 @@ def _compared(
     return parts if source else [*parts, *costliest(changes, names)]
 
 
-def variants(
-    pair: VariantPair, changes: SourceDiff, record: AdviceRecord | None = None, *, source: bool
-) -> list[Block]:
+def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Block]:
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
     blocks: list[Block] = [
         paragraph(f"{names[1]} over {names[0]}, {BETWEEN}: {with_cycles(pair.speedup)}"),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
         *_compared(names, rows, pair.comparison, changes, source=source),
-        *advice.to_try(rows[1].advice, record, names[1]),
+        *advice.to_try(rows[1].advice, names[1]),
     ]
     title = line(code(names[0]), " → ", code(names[1]))
     return [*comparable(pair.warnings), Section("pair", title, tuple(blocks))]

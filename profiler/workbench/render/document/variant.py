@@ -174,7 +174,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
             shown = f"verdict: {verdict_at(row)}; --shape {row.judged_at} shows it"
             blocks.append(Paragraph(words(shown)))
         return blocks
-    blocks += advice.first_look(row.advice, row.hottest, ablation.record_at(row.variant))
+    blocks += advice.first_look(row.advice, row.hottest)
     blocks.append(timings.regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
         blocks.append(Bullets(tuple(map(words, ratios))))
