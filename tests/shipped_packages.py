@@ -24,6 +24,11 @@ CONTENT = ROOT / "templates" / "package"
 _numbers = itertools.count()
 
 
+def ops_of(identity: str) -> str:
+    """``_ops.py``, as it is built."""
+    return (CONTENT / "_ops.py.j2").read_text().replace("{{ identity }}", identity)
+
+
 def loaded(folder: Path, name: str) -> ModuleType:
     """A built package, as `kernels` imports it under the id of its metadata."""
     spec = not_none(importlib.util.spec_from_file_location(name, folder / "__init__.py"))
@@ -53,9 +58,9 @@ def handmade(
     name = f"handmade_{next(_numbers)}"
     top = root / name
     (top / "sources").mkdir(parents=True)
-    for file in ("op.py", "cuda.py", "given.py"):
-        shutil.copy(CONTENT / file, top)
-    (top / "_ops.py").write_text((CONTENT / "ops.py").read_text().replace("IDENTITY", name))
+    for file in ("op.py", "cuda.py"):
+        shutil.copy(CONTENT / "torch-ext" / "PACKAGE" / file, top)
+    (top / "_ops.py").write_text(ops_of(name))
     texts = {"__init__.py": "", "fast.py": run, "plain.py": reference, "study.py": study}
     for file, text in {**texts, **(files or {})}.items():
         (top / "sources" / file).write_text(text)
@@ -71,7 +76,6 @@ def handmade(
         "arguments": kinds,
         "reference": "plain" if reference else "",
         "reference_params": {},
-        "has_backward": "def backward" in study,
         "keeps": keeps,
         "capabilities": [],
         "domain": to_builtins(domain_of(tensors, calls)),

@@ -66,7 +66,7 @@ def test_a_call_costs_the_host_little(make: Make) -> None:
     sys.setprofile(lambda frame, event, what: calls.append(event) if event == "call" else None)
     op.run(x, 2)
     sys.setprofile(None)
-    assert len(calls) <= 20  # 46 by torch.library.custom_op
+    assert len(calls) <= 24  # 46 by torch.library.custom_op
 
 
 def test_what_it_refuses_is_the_references_with_a_warning_a_reason(make: Make) -> None:
@@ -86,7 +86,7 @@ def test_what_it_refuses_is_the_references_with_a_warning_a_reason(make: Make) -
 @pytest.mark.parametrize(
     ("x", "said"),
     [
-        (torch.randn(3, 5), r"x.shape\[1\]: only checked where 4, not for \[5\]"),
+        (torch.randn(3, 5), r"x.shape\[1\] is 5: it was only checked as 4"),
         (torch.randn(3, 4, dtype=torch.float64), "float64 for x: it was checked for float32"),
         (torch.randn(2, 3, 4), r"tensors of \[3\] dimensions"),
         (torch.randn(0, 4), "without elements"),
@@ -143,22 +143,10 @@ def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Ma
         assert not seen.is_neg()
 
 
-def test_what_was_checked_with_strides_is_given_them_and_keeps_its_layout(make: Make) -> None:
+def test_what_was_checked_with_strides_is_given_them(make: Make) -> None:
     run = "import torch\n\ndef run(x):\n    assert x.stride() == (1, 4)\n    return x + 1\n"
-    calls = [{"x": torch.ones(4, 4).t()}]
-    op = make(run=run, reference=DOUBLE, calls=calls)
-    out = called(op, torch.randn(4, 4).t(), strict=True)
-    assert out.stride() == (1, 4)
-    torch.library.opcheck(op.run, (torch.randn(4, 4).t(),))
-
-
-@pytest.mark.parametrize("in_order", [False, True])
-def test_a_study_that_wants_results_in_order_gets_them_so(make: Make, in_order: bool) -> None:
-    run = "def run(x):\n    return x.contiguous() + 1\n"
-    study = f"contiguous = {in_order}\n"
-    op = make(run=run, reference=run, study=study, calls=[{"x": torch.ones(4, 4).t()}])
-    out = called(op, torch.randn(4, 4).t(), strict=True)
-    assert out.is_contiguous() == in_order
+    op = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4, 4).t()}])
+    assert called(op, torch.randn(4, 4).t(), strict=True).is_contiguous()
     torch.library.opcheck(op.run, (torch.randn(4, 4).t(),))
 
 
@@ -316,7 +304,7 @@ def test_relations_that_held_everywhere_are_asked_for(make: Make) -> None:
     op = make(run=run, reference=reference, calls=[call(2, 8), call(1, 3)])
     assert op.why_not(call(5, 6)) == ""
     assert op.why_not(call(5, 6, other=7)) == (
-        "q.shape[1] and k.shape[1]: only checked where equal, not for [6, 7]"
+        "k.shape[1] is 7: it was only checked as q.shape[1], 6"
     )
     assert op.why_not(call(2, 8, scale=0.25)) == "scale=0.25: it was only checked for [0.5]"
     mixed = {**call(2, 8), "k": torch.ones(2, 8, 4).half()}

@@ -450,7 +450,6 @@ class ShipOptions(OfStudy):
     variant: str = argument("VARIANT", "A kept step.")
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
-    arch: list[str] | None = option("--arch", "GPU architecture to build for; repeatable.", "ARCH")
     gpu: GpuName = None
     json: Json = False
 

@@ -11,13 +11,10 @@ from workbench.cli.streams import executor, note
 
 
 def run(options: ShipOptions) -> None:
-    given = (options.project, options.study, None)
-    target = find_recorded(executor("ship"), *given, gpu=options.gpu)
+    asked = (options.project, options.study, None)
+    target = find_recorded(executor("ship"), *asked, gpu=options.gpu)
     tell_passed_over(target.executor, target.workspace, [target.study.name])
-    done = ship(target, options.variant, options.name, options.to, options.arch or ())
+    done = ship(target, options.variant, options.name, options.to)
     show(options, done)
-    if options.json:
-        return
-    place = shown_path(done.folder)
-    build = f"python {place}/build.py, then " if done.archs else ""
-    note(f'hint: {build}kernels.get_local_kernel(Path("{place}")) loads it')
+    if not options.json:
+        note(f'hint: kernels.get_local_kernel(Path("{shown_path(done.folder)}")) loads it')

@@ -210,9 +210,9 @@ class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``provenance.json`` of a package: what was shipped, and what is known of it.
 
-    ``sources`` are the variant's files as they stand in their workspace, ``files`` all files of the
-    package: name to sha256. ``environment`` is that of the evidence, ``gates`` say why the step is
-    kept. ``keeps`` are the places where the variant may keep something from call to call.
+    ``sources`` are the variant's files as they stand in their workspace: name to sha256.
+    ``environment`` is that of the evidence, ``gates`` say why the step is kept. ``keeps`` are the
+    places where the variant may keep something from call to call.
     """
 
     repair: ClassVar[str] = "ship it again"
@@ -231,7 +231,6 @@ class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     environment: Provenance
     times: tuple[ShippedTime, ...]
     keeps: tuple[str, ...] = ()
-    files: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 METHOD = 2  # how times are measured now; see Timing

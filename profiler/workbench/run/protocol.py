@@ -291,15 +291,14 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
 
 
 class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs of these numbers of dimensions, by tensor, and all combinations of types.
-
-    Extents at the (tensor, dimension) of a group of ``same`` were equal at every shape, to the
-    extent beside the group if that is not 0.
+    """Inputs of these numbers of dimensions, by tensor, and all combinations of types. ``sizes``
+    has for each dimension of all tensors the first that was equal to it at every shape, and its
+    extent if that was the same at all of them, else 0.
     """
 
     ranks: tuple[int, ...]
     dtypes: tuple[tuple[str, ...], ...]
-    same: tuple[tuple[tuple[tuple[int, int], ...], int], ...]
+    sizes: tuple[tuple[int, int], ...]
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
@@ -319,16 +318,12 @@ class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     defines: dict[str, str]
     options: tuple[str, ...]
-    early_start: bool
-    carveout: int | None
-    cooperative: bool
 
     @property
     def key(self) -> str:
         """The key that ``templates/package/cuda.py`` computes of the same declaration."""
-        text = [f"{name}={value}" for name, value in sorted(self.defines.items())]
-        how = f"{self.early_start} {self.carveout} {self.cooperative}"
-        return f"{self.source} {self.name} {text} {list(self.options)} {how}"
+        macros = [f"{name}={value}" for name, value in sorted(self.defines.items())]
+        return " ".join([self.source, self.name, *macros])
 
 
 class Packable(_Event, frozen=True, kw_only=True, tag="packable"):

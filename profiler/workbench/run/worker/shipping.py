@@ -8,7 +8,6 @@ it is correct, without their values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,12 @@ from workbench.study.workspace import load_module
 from workbench.words import Inputs, Parameter
 
 TENSOR = "Tensor"
-DRAW = "draw them with torch alone, on the generator's device, and let no size depend on a value"
-OUTPUTS = (
-    "give study.py a function outputs(**inputs) that returns empty tensors like the results, "
-    "such as torch.empty_like(x)"
-)
+HINTS = {
+    "inputs": "draw them with torch alone, on the generator's device, and let no size depend on a "
+    "value",
+    "result": "give study.py a function outputs(**inputs) that returns empty tensors like the "
+    "results, such as torch.empty_like(x)",
+}
 
 
 def packed(job: ShipJob) -> Packable:
@@ -40,20 +40,16 @@ def packed(job: ShipJob) -> Packable:
     study = load_module(folder / "study.py", "workbench_study")
     if getattr(study, "in_place", ()):
         raise UsageError("it changes its inputs", hint="an operator returns its results as tensors")
-    calls, results = [], []
+    calls: list[Inputs] = []
     for shape in job.shapes:
-        mode, step, hint = without_values(), "inputs", DRAW
+        mode, step = without_values(), "inputs"
         try:
             with mode:
-                inputs: Inputs = study.inputs(study.shapes[shape], torch.Generator())
-                calls.append(inputs)
-                kinds = {name: kind(name, value) for name, value in inputs.items()}
-                if TENSOR not in kinds.values():
-                    raise UsageError("the inputs have no tensor", hint="an operator has one")
-                step, hint = "result", OUTPUTS
-                results.append(
-                    result(job, study, folder, {n: _fake(mode, v) for n, v in inputs.items()})
-                )
+                calls.append(study.inputs(study.shapes[shape], torch.Generator()))
+                kinds = {name: kind(name, value) for name, value in calls[-1].items()}
+                step = "result"
+                fakes = {name: _fake(mode, value) for name, value in calls[-1].items()}
+                out = result(job, study, folder, fakes)
         except UsageError:
             raise
         except Exception as error:
@@ -61,27 +57,20 @@ def packed(job: ShipJob) -> Packable:
             raise UsageError(
                 f"the {step} at '{shape}' cannot be had without values: "
                 f"{type(error).__name__}: {first}",
-                hint=hint,
+                hint=HINTS[step],
             ) from None
-    out = results[0]
-    outputs = list(
-        out.values()
-        if isinstance(out, Mapping)
-        else out
-        if isinstance(out, tuple | list)
-        else [out]
-    )
-    if not all(isinstance(value, torch.Tensor) for value in outputs):
+    out = list(out.values()) if isinstance(out, Mapping) else out
+    outputs = out if isinstance(out, tuple | list) else [out]
+    tensors = [name for name, kind in kinds.items() if kind == TENSOR]
+    if not tensors or not all(isinstance(value, torch.Tensor) for value in outputs):
         raise UsageError(
-            "what is returned is nested: an operator returns tensors",
+            "an operator takes a tensor, and returns tensors that are not nested",
             hint="return a tensor, or a tuple or dict of tensors",
         )
-    tensors = [name for name, value in calls[0].items() if isinstance(value, torch.Tensor)]
-    kernels: list[ShippedKernel] = []
+    cuda.take_declared()
     if job.has_kernels:  # what a variant without any imports need not be here
-        cuda.take_declared()
         load(folder, job.variant, job.params)
-        kernels = [described(folder, declared) for declared in cuda.take_declared()]
+    kernels = [described(folder, declared) for declared in cuda.take_declared()]
     return Packable(
         arguments=tuple(kinds.items()),
         outputs=len(outputs),
@@ -113,24 +102,16 @@ def result(job: ShipJob, study: Any, folder: Path, inputs: Inputs) -> Any:
 
 def kind(name: str, value: Any) -> str:
     """Raises UsageError for what no operator takes."""
-    if not name.isidentifier() or iskeyword(name) or name == "self":
+    kind = TENSOR if isinstance(value, torch.Tensor) else type(value).__name__
+    if kind not in (TENSOR, "bool", "int", "float", "str") or getattr(
+        value, "requires_grad", False
+    ):
         raise UsageError(
-            f"an operator can have no argument '{name}'", hint="give the input another name"
+            f"the input '{name}' is a {kind}: an operator takes tensors without gradients, truth "
+            "values, numbers and words",
+            hint="give the study such inputs; it may have a backward(gradients, **inputs)",
         )
-    if isinstance(value, torch.Tensor) and not value.requires_grad:
-        return TENSOR
-    if type(value) in (bool, int, float, str):
-        return type(value).__name__
-    what = (
-        "tensor that requires a gradient"
-        if isinstance(value, torch.Tensor)
-        else type(value).__name__
-    )
-    raise UsageError(
-        f"the input '{name}' is a {what}: an operator takes tensors, truth values, numbers and "
-        "words",
-        hint="give the study such inputs; it may have a backward(gradients, **inputs)",
-    )
+    return kind
 
 
 def described(folder: Path, kernel: Kernel) -> ShippedKernel:
@@ -145,9 +126,6 @@ def described(folder: Path, kernel: Kernel) -> ShippedKernel:
         name=source.name,
         defines={key: str(value) for key, value in source.defines.items()},
         options=source.options,
-        early_start=source.must_wait,
-        carveout=kernel.carveout,
-        cooperative=kernel.cooperative,
     )
 
 
@@ -162,8 +140,8 @@ def domain_of(tensors: Sequence[str], calls: Sequence[Inputs]) -> Domain:
     values = {}
     for name in [name for name in calls[0] if name not in tensors]:
         distinct = tuple(dict.fromkeys(call[name] for call in calls))
-        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in distinct)
-        values[name] = () if numbers and len(distinct) > 1 else distinct
+        is_free = len(distinct) > 1 and type(distinct[0]) in (int, float)
+        values[name] = () if is_free else distinct
     return Domain(
         cases=tuple(_case(ranks, drawn) for ranks, drawn in by_ranks.items()),
         values=values,
@@ -172,19 +150,14 @@ def domain_of(tensors: Sequence[str], calls: Sequence[Inputs]) -> Domain:
 
 
 def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[torch.Tensor]]) -> CheckedCase:
-    by_extents: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for which, rank in enumerate(ranks):
-        for dimension in range(rank):
-            extents = tuple(int(call[which].shape[dimension]) for call in calls)
-            by_extents.setdefault(extents, []).append((which, dimension))
-    types = (tuple(str(x.dtype).removeprefix("torch.") for x in call) for call in calls)
+    types = [tuple(str(x.dtype).removeprefix("torch.") for x in call) for call in calls]
+    extents = [[int(extent) for x in call for extent in x.shape] for call in calls]
+    places = list(zip(*extents, strict=True))  # the extents of a dimension, by call
     return CheckedCase(
         ranks=ranks,
         dtypes=tuple(dict.fromkeys(types)),
-        same=tuple(
-            (tuple(places), 0 if len(set(extents)) > 1 else extents[0])
-            for extents, places in by_extents.items()
-            if len(set(extents)) == 1 or len(places) > 1
+        sizes=tuple(
+            (places.index(place), place[0] if len(set(place)) == 1 else 0) for place in places
         ),
     )
 

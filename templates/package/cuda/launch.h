@@ -1,9 +1,8 @@
-// Registers the kernels of this package by the key that their Python source computes, and launches
-// them. Hidden, so that two packages in one process have a table each.
+// Registers the kernels of this package by the key that their Python source computes. Hidden, so
+// that two packages in one process have a table each.
 #pragma once
 #include <cuda_runtime.h>
 
-#include <cstdint>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -14,9 +13,6 @@ namespace workbench_package __attribute__((visibility("hidden"))) {
 struct Entry {
   const void* function;
   std::string kinds;
-  bool early_start, cooperative;
-  int carveout;
-  std::map<int, int64_t> shared = {};  // dynamic bytes that a device allows so far
 };
 
 inline std::map<std::string, Entry>& entries() {
@@ -32,11 +28,8 @@ constexpr char kind() {
 }
 
 template <class... Parameters>
-int registered(const char* key, void (*function)(Parameters...), bool early_start, bool cooperative,
-               int carveout) {
-  const char kinds[] = {kind<Parameters>()..., 0};
-  entries()[key] = {reinterpret_cast<const void*>(function), kinds, early_start, cooperative,
-                    carveout};
+int registered(const char* key, void (*function)(Parameters...)) {
+  entries()[key] = {reinterpret_cast<const void*>(function), {kind<Parameters>()...}};
   return 0;
 }
 

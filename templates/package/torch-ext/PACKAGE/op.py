@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
+from contextlib import nullcontext
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,7 @@ FACTS = json.loads(Path(__file__).with_name("variant.json").read_text("utf-8"))
 NAMES = [name for name, _ in FACTS["arguments"]]
 TENSORS = [name for name, kind in FACTS["arguments"] if kind == "Tensor"]
 OTHERS = [name for name in NAMES if name not in TENSORS]
-FIRST = NAMES.index(TENSORS[0])
-EAGER = {torch._C.DispatchKey.CUDA, torch._C.DispatchKey.CPU}
-DOMAIN, STRIDED = FACTS["domain"], FACTS["domain"]["strided"]
+DOMAIN = FACTS["domain"]
 counts: Counter[str] = Counter()  # how often the variant answered, and the reference by reason
 _is_strict = False  # see strict()
 _modules: dict[Any, Any] = {}
@@ -55,19 +54,22 @@ def _why_not(kinds: tuple[Any, ...], others: tuple[Any, ...]) -> str:
     case = next((case for case in DOMAIN["cases"] if case["ranks"] == ranks), None)
     if case is None:
         return f"tensors of {ranks} dimensions: it was checked for others"
-    if 0 in [extent for shape in shapes for extent in shape]:
-        return "a tensor without elements"
     for name, value in zip(OTHERS, others, strict=True):
         if (allowed := DOMAIN["values"][name]) and value not in allowed:
             return f"{name}={value!r}: it was only checked for {allowed}"
     if types not in case["dtypes"]:
         checked = " or ".join(map(", ".join, case["dtypes"]))
         return f"{', '.join(types)} for {', '.join(TENSORS)}: it was checked for {checked}"
-    for places, extent in case["same"]:
-        extents = [shapes[which][place] for which, place in places]
-        if set(extents) != {extent or extents[0]}:
-            sizes = " and ".join(f"{TENSORS[which]}.shape[{place}]" for which, place in places)
-            return f"{sizes}: only checked where {extent or 'equal'}, not for {extents}"
+    sizes = [extent for shape in shapes for extent in shape]
+    places = [
+        f"{n}.shape[{i}]" for n, rank in zip(TENSORS, ranks, strict=True) for i in range(rank)
+    ]
+    for place, size, (first, constant) in zip(places, sizes, case["sizes"], strict=True):
+        if size == 0:
+            return "a tensor without elements"
+        if size != (constant or sizes[first]):
+            wanted = constant or f"{places[first]}, {sizes[first]}"
+            return f"{place} is {size}: it was only checked as {wanted}"
     return ""
 
 
@@ -83,16 +85,15 @@ def _elsewhere(devices: set[torch.device]) -> str:
 
 
 def _call(*arguments: Any) -> Any:
-    device = arguments[FIRST].device
+    inputs = dict(zip(NAMES, arguments, strict=True))
+    device = inputs[TENSORS[0]].device
     if torch.is_autocast_enabled(device.type):
         with torch.autocast(device.type, enabled=False):
             return _call(*arguments)
-    inputs = dict(zip(NAMES, arguments, strict=True))
     if not (why := why_not(inputs)):
         try:
-            if device.index == torch.cuda.current_device():
-                return _ours(inputs, device)
-            with torch.cuda.device(device):
+            is_current = device.index == torch.cuda.current_device()
+            with nullcontext() if is_current else torch.cuda.device(device):
                 return _ours(inputs, device)
         except (NotImplementedError, ImportError) as error:
             why = str(error).partition("\n")[0]
@@ -108,7 +109,7 @@ def _ours(inputs: dict[str, Any], device: torch.device) -> Any:
     laid_out = dict(inputs)
     for name in TENSORS:
         x = inputs[name]
-        if name not in STRIDED and not x.is_contiguous():
+        if name not in DOMAIN["strided"] and not x.is_contiguous():
             laid_out[name] = x = x.contiguous()
         if x.data_ptr() % 16:
             laid_out[name] = x.clone()
@@ -147,41 +148,23 @@ def _reference() -> Any:
 
 def _fake(*arguments: Any) -> Any:
     inputs = dict(zip(NAMES, arguments, strict=True))
-    with torch.no_grad(), torch.autocast(arguments[FIRST].device.type, enabled=False):
+    with torch.no_grad(), torch.autocast(inputs[TENSORS[0]].device.type, enabled=False):
         made = _tensors(getattr(study(), "outputs", reference)(**inputs))
-    return _packed(_like(out, inputs) for out in made)
+    return _packed([torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in made])
 
 
-def _below_autograd(keys: Any, arguments: tuple[Any, ...]) -> Any:
-    """Call the operator's next kernel: in eager mode ``_call``, without another dispatch."""
-    keys &= torch._C._after_ADInplaceOrView_keyset
-    with torch._C._AutoDispatchBelowAutograd():
-        if keys.highestPriorityTypeId() in EAGER:
-            return _call(*arguments)
-        return run.redispatch(keys, *arguments)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    values = dict(zip(NAMES, inputs, strict=True))
+    ctx.save_for_backward(*[values[name] for name in TENSORS])
+    ctx.others = {name: values[name] for name in OTHERS}
 
 
-class _Gradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, keys: Any, *arguments: Any) -> Any:  # type: ignore[override]
-        ctx.save_for_backward(*[x for x in arguments if isinstance(x, torch.Tensor)])
-        ctx.others = [None if isinstance(x, torch.Tensor) else x for x in arguments]
-        return _below_autograd(keys, arguments)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        if not FACTS["has_backward"]:
-            raise RuntimeError(f"{FACTS['package']} has no gradient: its study has no backward()")
-        saved = iter(ctx.saved_tensors)
-        values = [next(saved) if other is None else other for other in ctx.others]
-        made = study().backward(gradients, **dict(zip(NAMES, values, strict=True)))
-        return None, *map(made.get, NAMES)
-
-
-def _autograd(keys: Any, *arguments: Any) -> Any:
-    if torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments):
-        return _Gradient.apply(keys, *arguments)
-    return _below_autograd(keys, arguments)
+def _backward(ctx: Any, *gradients: Any) -> Any:
+    if not hasattr(study(), "backward"):
+        raise RuntimeError(f"{FACTS['package']} has no gradient: its study has no backward()")
+    inputs = dict(zip(TENSORS, ctx.saved_tensors, strict=True)) | ctx.others
+    made = study().backward(gradients, **inputs)
+    return tuple(map(made.get, NAMES))
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
@@ -190,47 +173,27 @@ def _tensors(result: Any) -> list[torch.Tensor]:
     return list(result) if isinstance(result, tuple | list) else [result]
 
 
-def _packed(outputs: Any) -> Any:
-    outputs = tuple(outputs)
-    return outputs[0] if len(outputs) == 1 else outputs
-
-
-def _like(out: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
-    """Return an empty tensor in the layout that the operator returns: that of the first strided
-    input of its shape and type, else in order.
-    """
-    for x in [inputs[name] for name in STRIDED if not getattr(study(), "contiguous", False)]:
-        if x.shape == out.shape and x.dtype == out.dtype:
-            return torch.empty_like(x)
-    return torch.empty(out.shape, dtype=out.dtype, device=out.device)
+def _packed(outputs: list[torch.Tensor]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 def _settled(outputs: list[torch.Tensor], inputs: dict[str, Any]) -> Any:
-    """Return the outputs in their layout, each in memory of its own."""
+    """Return the outputs in order, each in memory of its own."""
     taken = [inputs[name].untyped_storage().data_ptr() for name in TENSORS]
     for index, out in enumerate(outputs):
-        is_own = (memory := out.untyped_storage().data_ptr()) not in taken
+        if (memory := out.untyped_storage().data_ptr()) in taken or not out.is_contiguous():
+            outputs[index] = out.clone(memory_format=torch.contiguous_format)
         taken.append(memory)
-        if is_own and not STRIDED and out.is_contiguous():
-            continue
-        fitting = _like(out, inputs)
-        if not is_own or out.stride() != fitting.stride():
-            outputs[index] = fitting.copy_(out)
     return _packed(outputs)
 
 
-def _registered() -> Any:
-    """Define the operator by hand: ``torch.library.custom_op`` doubles the time of a call."""
-    tags = [torch.Tag.pt2_compliant_tag]
-    if FACTS["keeps"] and hasattr(torch.Tag, "cudagraph_unsafe"):
-        tags.append(torch.Tag.cudagraph_unsafe)
-    name = FACTS["function"]
-    library.define(name + FACTS["schema"], tags=tags)
-    library.impl(name, _call, "CompositeExplicitAutograd")
-    library.impl(name, _autograd, "Autograd", with_keyset=True)
-    torch.library.register_fake(f"{ops.name}::{name}", _fake, lib=library)
-    return getattr(ops, name).default
-
-
-library = torch.library.Library(ops.name, "FRAGMENT")
-run = _registered()
+tags = [torch.Tag.pt2_compliant_tag]
+if FACTS["keeps"] and hasattr(torch.Tag, "cudagraph_unsafe"):
+    tags.append(torch.Tag.cudagraph_unsafe)
+NAME = f"{ops.name}::{FACTS['function']}"
+library = torch.library.Library(ops.name, "FRAGMENT")  # custom_op doubles the time of a call
+library.define(FACTS["function"] + FACTS["schema"], tags=tags)
+library.impl(FACTS["function"], _call, "CompositeExplicitAutograd")
+torch.library.register_fake(NAME, _fake, lib=library)
+torch.library.register_autograd(NAME, _backward, setup_context=_save, lib=library)
+run = getattr(ops, FACTS["function"]).default

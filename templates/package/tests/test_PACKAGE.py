@@ -1,0 +1,79 @@
+"""Compare the operator with the reference in float64, on a GPU: ``python -m pytest tests``."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from kernels import get_local_kernel
+
+op = get_local_kernel(Path(__file__).resolve().parents[1]).op
+STUDY = op.study()
+SMALLEST = min(op.FACTS["checked"], key=lambda name: STUDY.work(STUDY.shapes[name]).bytes)
+
+
+@pytest.fixture(autouse=True)
+def strict():
+    torch.compiler.reset()
+    op.strict(True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*the reference is used.*")
+        yield
+
+
+def inputs(shape, seed=1):
+    return STUDY.inputs(STUDY.shapes[shape], torch.Generator("cuda").manual_seed(seed))
+
+
+def require_close(result, drawn, shape):
+    bound = STUDY.tolerance(STUDY.shapes[shape]) if callable(STUDY.tolerance) else STUDY.tolerance
+    wanted = op._tensors(STUDY.reference(**drawn))
+    for out, right in zip(op._tensors(result), wanted, strict=True):
+        error = torch.where(right.isfinite(), out.double() - right, 0.0)
+        norm = torch.where(right.isfinite(), right.double(), 0.0).norm()
+        assert out.shape == right.shape
+        assert error.abs().max() <= bound.absolute
+        assert error.norm() <= bound.relative * norm
+
+
+@pytest.mark.parametrize("shape", op.FACTS["checked"])
+def test_the_variant_is_right(shape):
+    drawn = inputs(shape)
+    require_close(op.run(*drawn.values()), drawn, shape)
+
+
+def test_opcheck():
+    passed = torch.library.opcheck(op.run, tuple(inputs(SMALLEST).values()))
+    assert set(passed.values()) == {"SUCCESS"}
+
+
+def test_another_type_is_the_references():
+    drawn = inputs(SMALLEST)
+    wide = [
+        x.double() if torch.is_tensor(x) and x.is_floating_point() else x for x in drawn.values()
+    ]
+    with pytest.raises(NotImplementedError, match="is not run"):
+        op.run(*wide)
+    op.strict(False)
+    require_close(op.run(*wide), drawn, SMALLEST)
+
+
+def test_a_graph_gives_what_a_call_gives():
+    drawn, other = inputs(SMALLEST), inputs(SMALLEST, seed=2)
+    wanted = op.run(*other.values())
+    op.run(*drawn.values())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = op.run(*drawn.values())
+    for name in op.TENSORS:
+        drawn[name].copy_(other[name])
+    graph.replay()
+    torch.testing.assert_close(out, wanted, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_torch_compile_makes_one_graph(mode):
+    compiled = torch.compile(op.run, fullgraph=True, mode=mode)
+    for seed in range(3):
+        drawn = inputs(SMALLEST, seed)
+        require_close([x.clone() for x in op._tensors(compiled(*drawn.values()))], drawn, SMALLEST)

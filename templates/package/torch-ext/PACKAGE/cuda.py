@@ -1,0 +1,174 @@
+"""What the study's Python imports: kernels of the extension, launched as
+``kernel[grid, block, shared_bytes](*args)``, the words of study.py, and those of a study that
+`workbench try` wrote.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import importlib.util
+import itertools
+import pkgutil
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar
+from functools import lru_cache
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ._ops import ops
+
+SOURCES = Path(__file__).resolve().parent / "sources"
+TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}  # CUtensorMapDataType
+cuda = given = sys.modules[__name__]
+Dotted = pkgutil.resolve_name  # such as torch.nn.functional.softmax
+_numbers = itertools.count()
+_parameters: ContextVar[Mapping[str, Any]] = ContextVar("parameters")
+Tolerance = namedtuple("Tolerance", "absolute relative")
+Work = namedtuple("Work", "flops bytes dtype")
+
+
+class Shape(dict[str, Any]):
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
+
+
+class Kernel:
+    def __init__(self, key: str, how: list[int]) -> None:
+        self.key, self.how = key, how
+
+    def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
+        device, shared = torch.cuda.current_device(), where[2] if len(where) > 2 else 0
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        place = [device, stream, *_three(where[0]), *_three(where[1]), shared, *self.how]
+
+        def launch(*args: Any) -> None:
+            words = [x.data_ptr() if isinstance(x, torch.Tensor) else x for x in args]
+            ops.launch(self.key, place, words)
+
+        return launch
+
+
+def _three(extent: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (extent, 1, 1) if isinstance(extent, int) else (*extent, 1, 1)[:3]
+
+
+def kernel(
+    source: str, name: str, *, defines: Mapping[str, Any] | None = None, options: Any = (),
+    early_start: bool = False, carveout: int | None = None, cooperative: bool = False,
+    compiler: str = "",
+) -> Kernel:  # fmt: skip
+    """Name a kernel that was compiled with these macros."""
+    macros = {k.upper(): int(v) if isinstance(v, bool) else v for k, v in (defines or {}).items()}
+    how = [int(early_start), int(cooperative), -1 if carveout is None else carveout]
+    return Kernel(" ".join([source, name, *(f"{k}={v}" for k, v in sorted(macros.items()))]), how)
+
+
+def params(**defaults: Any) -> dict[str, Any]:
+    """Return the parameters of the module that is being loaded."""
+    return {name: _parameters.get({}).get(name, value) for name, value in defaults.items()}
+
+
+def load(name: str, values: Mapping[str, Any]) -> ModuleType:
+    """Load a module of ``sources`` anew, with these values of its parameters."""
+    called = f"{__package__}.sources.{name}_{next(_numbers)}"
+    spec: Any = importlib.util.spec_from_file_location(called, SOURCES / f"{name}.py")
+    module = sys.modules[called] = importlib.util.module_from_spec(spec)
+    before = _parameters.set(values)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        _parameters.reset(before)
+    return module
+
+
+def variant(name: str, **values: Any) -> ModuleType:
+    """Load another variant of the study, for a dispatcher."""
+    return load(name, values)
+
+
+def tensor_map(tensor: torch.Tensor, box: tuple[int, ...], *, swizzled: bool = True) -> Any:
+    """Return a TMA descriptor of ``tensor`` for copies of ``box``."""
+    strides = tuple(step * tensor.itemsize for step in tensor.stride())
+    return _encoded(tensor.data_ptr(), tuple(tensor.shape), strides, tensor.dtype, box, swizzled)
+
+
+@lru_cache(maxsize=1024)  # a model passes the same addresses at every step
+def _encoded(
+    address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype,
+    box: tuple[int, ...], swizzled: bool,
+) -> torch.Tensor:  # fmt: skip
+    made, rank = torch.empty(128, dtype=torch.uint8, device="cpu"), len(shape)
+    long, short = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    failed = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
+        ctypes.c_void_p(made.data_ptr()), TYPES[dtype], rank, ctypes.c_void_p(address),
+        long(*reversed(shape)), long(*reversed(strides[:-1])), short(*reversed(box)),
+        short(*[1] * rank), 0, 3 if swizzled else 0, 3, 0,
+    )  # fmt: skip
+    if failed:
+        raise ValueError(f"no TMA descriptor of {shape} in boxes of {box}: CUDA error {failed}")
+    return made
+
+
+def File(beside: str, name: str) -> Any:
+    """Load a file, which may import others beside it."""
+    sys.path.insert(0, str(SOURCES))
+    try:
+        return load(name.removesuffix(".py"), {})
+    finally:
+        sys.path.remove(str(SOURCES))
+
+
+def call(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+    """Pass inputs by name to a function with such parameters, else in their order."""
+    try:
+        has_names = set(inputs) <= set(signature(function).parameters)
+    except (TypeError, ValueError):  # a builtin
+        has_names = False
+    return function(**inputs) if has_names else function(*inputs.values())
+
+
+def compared(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+    """Pass the tensors, and ``dim=-1`` or the plain values where the function needs them."""
+    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+    for named in ({}, {"dim": -1}):
+        with suppress(TypeError):
+            return function(*tensors, **named)
+    return function(*inputs.values())
+
+
+def named(values: Any, names: list[str]) -> dict[str, Any]:
+    values = values if isinstance(values, dict | tuple | list) else (values,)
+    return dict(values if isinstance(values, dict) else zip(names, values, strict=False))
+
+
+def made(text: str, generator: torch.Generator) -> Any:
+    """Return a tensor such as ``randn(4096, 8192, dtype=float16)``."""
+    node: Any = ast.parse(text, mode="eval").body
+    options = {k.arg: getattr(torch, ast.unparse(k.value).strip("'\"")) for k in node.keywords}
+    if node.func.id in ("randn", "rand", "randint", "randperm"):
+        options["generator"] = generator
+    sizes = map(ast.literal_eval, node.args)
+    return getattr(torch, node.func.id)(*sizes, device=generator.device, **options)
+
+
+def without(inputs: dict[str, Any], destinations: Any) -> dict[str, Any]:
+    return inputs
+
+
+def plain(function: Callable[..., Any], inputs: dict[str, Any], changed: Any) -> Any:
+    return function(inputs)
+
+
+def exact(function: Callable[..., Any], inputs: dict[str, Any], changed: Any) -> Any:
+    floats = [n for n, x in inputs.items() if torch.is_tensor(x) and x.is_floating_point()]
+    return function(inputs | {name: inputs[name].double() for name in floats})
