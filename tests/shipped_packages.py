@@ -16,8 +16,7 @@ import torch
 from msgspec import to_builtins
 
 from answers import Patch, not_none
-from workbench.app.ship import schema
-from workbench.run.worker.shipping import domain_of
+from workbench.run.worker.shipping import checked_call
 from workspaces import ROOT
 
 CONTENT = ROOT / "templates" / "package"
@@ -69,16 +68,15 @@ def handmade(
     facts = {
         "package": name,
         "function": "thing",
-        "schema": schema(kinds, outputs),
         "variant": "fast",
-        "module": "fast",
-        "params": {},
+        "modules": {"variant": ["fast", {}], "study": ["study", {}]}
+        | ({"reference": ["plain", {}]} if reference else {}),
         "arguments": kinds,
-        "reference": "plain" if reference else "",
-        "reference_params": {},
         "keeps": keeps,
         "capabilities": [],
-        "domain": to_builtins(domain_of(tensors, calls)),
+        "outputs": outputs,
+        "calls": [to_builtins(checked_call(call)) for call in calls],
+        "strided": [n for n in tensors if not all(call[n].is_contiguous() for call in calls)],
     }
     (top / "variant.json").write_text(json.dumps(facts))
     (top / "__init__.py").write_text("from . import op\n")

@@ -35,10 +35,9 @@ from workbench.run.protocol import (
     Built,
     Captured,
     Checked,
-    CheckedCase,
+    CheckedCall,
     ContextLost,
     DeviceFound,
-    Domain,
     Done,
     ErrorText,
     Event,
@@ -113,11 +112,8 @@ EVERY: list[Event] = [
     Packable(
         arguments=(("x", "Tensor"), ("n", "int")),
         outputs=1,
-        domain=Domain(
-            cases=(CheckedCase(ranks=(2,), dtypes=(("float32",),), sizes=((0, 0), (0, 4))),),
-            values={"n": (1, 2.5, True, "a")},
-            strided=("x",),
-        ),
+        calls=(CheckedCall(dtypes=("float32",), shapes=((4, 4),), values=(1, 2.5, True, "a")),),
+        strided=("x",),
         kernels=(
             ShippedKernel(
                 source="a.cu",

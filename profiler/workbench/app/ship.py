@@ -53,6 +53,7 @@ _KERNEL = re.compile(
     r"__global__(?:\s|void\b|static\b|inline\b|__\w+__\s*\((?:[^()]|\([^()]*\))*\)|__\w+__\b)*"
     r"(\w+)\s*\("
 )
+UNPASSED = (GateState.FAILED, GateState.OPEN)
 COMPILED = ("cuda/launch.h", "torch-ext/torch_binding.cpp", "build.py")
 Facts = dict[str, Any]  # of ``variant.json``: what ``op.py`` knows of the variant
 
@@ -110,29 +111,21 @@ def ship(target: Target, name: str, package: str, to: Path | None) -> Shipment:
         verdict=Verdict.KEPT.label + (f" at {row.judged_at}" if row.judged_at else ""),
         gates=gates,
         commit=commit,
-        sources={
-            path.relative_to(study.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in sorted(source_files(study, variant))
-        },
         environment=timing.timing.provenance if timing is not None else build.provenance,
         times=times,
         keeps=kept_between_calls(source_files(study, variant)),
     )
     function = re.sub(r"\W", "_", study.name)
-    facts: Facts = {
+    roles = {"variant": variant, "reference": reference}
+    facts: Facts = to_builtins(learned) | {
         "package": package.replace("-", "_"),
         "function": f"{function}_" if function in ("op", "cuda") else function,
-        "schema": schema(learned.arguments, learned.outputs),
         "variant": name,
-        "module": base_name(name),
-        "params": dict(variant.params),
-        "arguments": learned.arguments,
-        "reference": base_name(reference.name) if reference else "",
-        "reference_params": dict(reference.params) if reference else {},
+        "modules": {"study": ("study", {})}
+        | {role: (base_name(v.name), dict(v.params)) for role, v in roles.items() if v},
         "keeps": shipped.keeps,
         "capabilities": list(map(capability, archs)),
         "checked": checked,
-        "domain": to_builtins(learned.domain),
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(".workbench-ship-", folder.parent) as scratch:
@@ -176,16 +169,10 @@ def require_kept(
     if is_tried and times and all((time.low or 0) > 1 for time in times):
         fastest = max(times, key=lambda time: time.ratio or 0)
         return {"faster": f"{fastest.ratio:.3g}x of {fastest.reference} at {fastest.shape}"}
-    why = [
-        f"{gate.name}: {gates[gate.name]}"
-        for state in (GateState.FAILED, GateState.OPEN)
-        for gate in row.gates
-        if gate.state == state
-    ]
     label = row.verdict.label if row.verdict else NOT_JUDGED
-    raise GateFailed(
-        ": ".join(filter(None, [f"'{row.variant}' is not kept ({label})", *why[:1]])), hint=MEASURE
-    )
+    unpassed = [gate for state in UNPASSED for gate in row.gates if gate.state == state]
+    why = "".join(f": {gate.name}: {gates[gate.name]}" for gate in unpassed[:1])
+    raise GateFailed(f"'{row.variant}' is not kept ({label}){why}", hint=MEASURE)
 
 
 def write(
@@ -203,10 +190,9 @@ def write(
         "facts": facts,
         "shipped": shipped,
         "distribution": name,
-        "title": plain(study.ladder.title or study.name),
-        "key_change": plain(shipped.key_change),
+        "title": study.ladder.title or study.name,
         "needs": needed_by([text for file, text in python.items() if file != "study.py"]),
-        "reference": plain(reference.title or reference.name) if reference else "The study's code",
+        "reference": (reference.title or reference.name) if reference else "The study's code",
         "has_backward": hasattr(study.module, "backward"),
         "compared": next((time.reference for time in shipped.times if time.reference), "reference"),
         "timed": [time.shape for time in shipped.times if time.shape in facts["checked"]],
@@ -287,18 +273,6 @@ def unit(index: int, kernel: ShippedKernel, study: Study) -> str:
 def capability(arch: str) -> str:
     """``9.0a`` of ``sm_90a``."""
     return re.sub(r"sm_(\d+)(\d)([af]?)", r"\1.\2\3", arch)
-
-
-def schema(arguments: Sequence[tuple[str, str]], outputs: int) -> str:
-    """The operator's schema in the words of torch."""
-    tensors = ", ".join(["Tensor"] * outputs)
-    typed = ", ".join(f"{kind} {name}" for name, kind in arguments)
-    return f"({typed}) -> {tensors if outputs == 1 else f'({tensors})'}"
-
-
-def plain(text: str) -> str:
-    """In a line that ends neither a docstring nor a string of TOML."""
-    return " ".join(text.replace('"', "'").replace("\\", "/").split())
 
 
 def licence_of(root: Path) -> tuple[str, bytes | None]:

@@ -210,9 +210,8 @@ class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     """``provenance.json`` of a package: what was shipped, and what is known of it.
 
-    ``sources`` are the variant's files as they stand in their workspace: name to sha256.
-    ``environment`` is that of the evidence, ``gates`` say why the step is kept. ``keeps`` are the
-    places where the variant may keep something from call to call.
+    ``fingerprint`` is of the variant's sources, ``environment`` that of the evidence, ``gates`` say
+    why the step is kept. ``keeps`` are the places where it may keep something from call to call.
     """
 
     repair: ClassVar[str] = "ship it again"
@@ -227,7 +226,6 @@ class Shipped(Record, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str
     gates: dict[str, str]
     commit: str
-    sources: dict[str, str]
     environment: Provenance
     times: tuple[ShippedTime, ...]
     keeps: tuple[str, ...] = ()

@@ -290,25 +290,12 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
         return f"{same} the check" if self.constant else ""
 
 
-class CheckedCase(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs of these numbers of dimensions, by tensor, and all combinations of types. ``sizes``
-    has for each dimension of all tensors the first that was equal to it at every shape, and its
-    extent if that was the same at all of them, else 0.
-    """
+class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """Inputs that a variant is correct for: types and sizes of tensors, and the other values."""
 
-    ranks: tuple[int, ...]
-    dtypes: tuple[tuple[str, ...], ...]
-    sizes: tuple[tuple[int, int], ...]
-
-
-class Domain(msgspec.Struct, frozen=True, kw_only=True):
-    """``values`` has, by argument that is no tensor, those that it may have; none where it varied
-    from shape to shape and so may have any. Tensors that are ``strided`` need not lie in order.
-    """
-
-    cases: tuple[CheckedCase, ...]
-    values: dict[str, tuple[Parameter, ...]]
-    strided: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    values: tuple[Parameter, ...]
 
 
 class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -328,12 +315,13 @@ class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
 
 class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
     """A variant's operator: names and kinds of its arguments, the number of its outputs, the inputs
-    for which it was checked, and the kernels that it declares.
+    for which it was checked, tensors that are not in order there, and the kernels that it declares.
     """
 
     arguments: tuple[tuple[str, str], ...]
     outputs: int
-    domain: Domain
+    calls: tuple[CheckedCall, ...]
+    strided: tuple[str, ...]
     kernels: tuple[ShippedKernel, ...]
 
 

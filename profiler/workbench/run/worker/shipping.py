@@ -7,7 +7,7 @@ it is correct, without their values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from workbench import cuda
 from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
-from workbench.run.protocol import CheckedCase, Domain, Packable, ShipJob, ShippedKernel
+from workbench.run.protocol import CheckedCall, Packable, ShipJob, ShippedKernel
 from workbench.run.worker.deviation import without_values
 from workbench.run.worker.startup import job_of
 from workbench.study.model import base_name
@@ -74,7 +74,8 @@ def packed(job: ShipJob) -> Packable:
     return Packable(
         arguments=tuple(kinds.items()),
         outputs=len(outputs),
-        domain=domain_of(tensors, calls),
+        calls=tuple(map(checked_call, calls)),
+        strided=tuple(n for n in tensors if not all(call[n].is_contiguous() for call in calls)),
         kernels=tuple({kernel.key: kernel for kernel in kernels}.values()),
     )
 
@@ -129,36 +130,12 @@ def described(folder: Path, kernel: Kernel) -> ShippedKernel:
     )
 
 
-def domain_of(tensors: Sequence[str], calls: Sequence[Inputs]) -> Domain:
-    """Infer from some calls for which inputs the variant was checked. A number that was another at
-    every shape may be any; a truth value or a word is one of those that there were.
-    """
-    by_ranks: dict[tuple[int, ...], list[list[torch.Tensor]]] = {}
-    for call in calls:
-        drawn = [call[name] for name in tensors]
-        by_ranks.setdefault(tuple(x.dim() for x in drawn), []).append(drawn)
-    values = {}
-    for name in [name for name in calls[0] if name not in tensors]:
-        distinct = tuple(dict.fromkeys(call[name] for call in calls))
-        is_free = len(distinct) > 1 and type(distinct[0]) in (int, float)
-        values[name] = () if is_free else distinct
-    return Domain(
-        cases=tuple(_case(ranks, drawn) for ranks, drawn in by_ranks.items()),
-        values=values,
-        strided=tuple(n for n in tensors if not all(call[n].is_contiguous() for call in calls)),
-    )
-
-
-def _case(ranks: tuple[int, ...], calls: Sequence[Sequence[torch.Tensor]]) -> CheckedCase:
-    types = [tuple(str(x.dtype).removeprefix("torch.") for x in call) for call in calls]
-    extents = [[int(extent) for x in call for extent in x.shape] for call in calls]
-    places = list(zip(*extents, strict=True))  # the extents of a dimension, by call
-    return CheckedCase(
-        ranks=ranks,
-        dtypes=tuple(dict.fromkeys(types)),
-        sizes=tuple(
-            (places.index(place), place[0] if len(set(place)) == 1 else 0) for place in places
-        ),
+def checked_call(inputs: Inputs) -> CheckedCall:
+    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
+    return CheckedCall(
+        dtypes=tuple(str(x.dtype).removeprefix("torch.") for x in tensors),
+        shapes=tuple(tuple(map(int, x.shape)) for x in tensors),
+        values=tuple(x for x in inputs.values() if not isinstance(x, torch.Tensor)),
     )
 
 

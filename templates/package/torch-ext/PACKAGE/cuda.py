@@ -84,10 +84,12 @@ def load(name: str, values: Mapping[str, Any]) -> ModuleType:
     spec: Any = importlib.util.spec_from_file_location(called, SOURCES / f"{name}.py")
     module = sys.modules[called] = importlib.util.module_from_spec(spec)
     before = _parameters.set(values)
+    sys.path.insert(0, str(SOURCES))  # a file of `try` may import others beside it
     try:
         spec.loader.exec_module(module)
     finally:
         _parameters.reset(before)
+        sys.path.remove(str(SOURCES))
     return module
 
 
@@ -120,12 +122,7 @@ def _encoded(
 
 
 def File(beside: str, name: str) -> Any:
-    """Load a file, which may import others beside it."""
-    sys.path.insert(0, str(SOURCES))
-    try:
-        return load(name.removesuffix(".py"), {})
-    finally:
-        sys.path.remove(str(SOURCES))
+    return load(name.removesuffix(".py"), {})
 
 
 def call(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from collections import Counter
@@ -19,10 +20,11 @@ FACTS = json.loads(Path(__file__).with_name("variant.json").read_text("utf-8"))
 NAMES = [name for name, _ in FACTS["arguments"]]
 TENSORS = [name for name, kind in FACTS["arguments"] if kind == "Tensor"]
 OTHERS = [name for name in NAMES if name not in TENSORS]
-DOMAIN = FACTS["domain"]
+CALLS = FACTS["calls"]  # that it was checked for
+VALUES = [call["values"] for call in CALLS]
 counts: Counter[str] = Counter()  # how often the variant answered, and the reference by reason
 _is_strict = False  # see strict()
-_modules: dict[Any, Any] = {}
+_captured = itertools.count()
 
 
 def strict(always: bool) -> None:
@@ -32,9 +34,14 @@ def strict(always: bool) -> None:
 
 
 @cache
+def _loaded(role: str, copy: Any = None) -> Any:
+    """Load the module of a role, "study", "variant" or "reference", once for each copy of it."""
+    return cuda.load(*FACTS["modules"][role])
+
+
 def study() -> Any:
     """Return the study's module: inputs, shapes, tolerance, and the reference in float64."""
-    return cuda.load("study", {})
+    return _loaded("study")
 
 
 def why_not(inputs: dict[str, Any]) -> str:
@@ -47,29 +54,26 @@ def why_not(inputs: dict[str, Any]) -> str:
 
 @lru_cache(4096)  # a call looks up its answer: to find it takes longer than a kernel
 def _why_not(kinds: tuple[Any, ...], others: tuple[Any, ...]) -> str:
-    types, shapes = [str(dtype)[6:] for dtype, _, _ in kinds], [shape for _, shape, _ in kinds]
-    if why := _elsewhere({device for _, _, device in kinds}):
+    types, shapes, devices = zip(*kinds, strict=True)
+    if why := _elsewhere(set(devices)):
         return why
-    ranks = list(map(len, shapes))
-    case = next((case for case in DOMAIN["cases"] if case["ranks"] == ranks), None)
-    if case is None:
+    for name, value, checked in zip(OTHERS, others, zip(*VALUES, strict=True), strict=True):
+        is_free = type(value) in (int, float) and len(set(checked)) > 1
+        if value not in checked and not is_free:
+            return f"{name}={value!r}: it was only checked for {sorted(set(checked))}"
+    ranks = [len(shape) for shape in shapes]
+    calls = [call for call in CALLS if [len(shape) for shape in call["shapes"]] == ranks]
+    if not calls:
         return f"tensors of {ranks} dimensions: it was checked for others"
-    for name, value in zip(OTHERS, others, strict=True):
-        if (allowed := DOMAIN["values"][name]) and value not in allowed:
-            return f"{name}={value!r}: it was only checked for {allowed}"
-    if types not in case["dtypes"]:
-        checked = " or ".join(map(", ".join, case["dtypes"]))
-        return f"{', '.join(types)} for {', '.join(TENSORS)}: it was checked for {checked}"
-    sizes = [extent for shape in shapes for extent in shape]
-    places = [
-        f"{n}.shape[{i}]" for n, rank in zip(TENSORS, ranks, strict=True) for i in range(rank)
-    ]
-    for place, size, (first, constant) in zip(places, sizes, case["sizes"], strict=True):
-        if size == 0:
-            return "a tensor without elements"
-        if size != (constant or sizes[first]):
-            wanted = constant or f"{places[first]}, {sizes[first]}"
-            return f"{place} is {size}: it was only checked as {wanted}"
+    if (names := [str(dtype)[6:] for dtype in types]) not in [call["dtypes"] for call in calls]:
+        return f"{', '.join(names)} for {', '.join(TENSORS)}: it was checked for other types"
+    places = [(name, place) for name, n in zip(TENSORS, ranks, strict=True) for place in range(n)]
+    sizes = list(itertools.chain(*shapes))
+    checked = list(zip(*[itertools.chain(*call["shapes"]) for call in calls], strict=True))
+    for (name, place), size, extents in zip(places, sizes, checked, strict=True):
+        wanted = extents[0] if len(set(extents)) == 1 else sizes[checked.index(extents)]
+        if size != wanted or not size:
+            return f"{name}.shape[{place}] is {size}: for this call it was only checked as {wanted}"
     return ""
 
 
@@ -109,7 +113,7 @@ def _ours(inputs: dict[str, Any], device: torch.device) -> Any:
     laid_out = dict(inputs)
     for name in TENSORS:
         x = inputs[name]
-        if name not in DOMAIN["strided"] and not x.is_contiguous():
+        if name not in FACTS["strided"] and not x.is_contiguous():
             laid_out[name] = x = x.contiguous()
         if x.data_ptr() % 16:
             laid_out[name] = x.clone()
@@ -122,28 +126,20 @@ def _module(device: torch.device) -> Any:
     """Return the variant's module. One that may keep something from call to call, such as a counter
     that its blocks share, is loaded for each stream, and anew for each call that is captured.
     """
-    key: Any = device
-    if FACTS["keeps"]:
-        key = (device, torch._C._cuda_getCurrentRawStream(device.index))
-        if torch.cuda.is_current_stream_capturing():
-            key = len(_modules)
-    if (module := _modules.get(key)) is None:
-        module = _modules[key] = cuda.load(FACTS["module"], FACTS["params"])
-    return module
+    if not FACTS["keeps"]:
+        return _loaded("variant")
+    if torch.cuda.is_current_stream_capturing():
+        return _loaded("variant", next(_captured))
+    return _loaded("variant", (device, torch._C._cuda_getCurrentRawStream(device.index)))
 
 
 def reference(**inputs: Any) -> list[torch.Tensor]:
     """Compute what answers where the variant does not."""
-    if FACTS["reference"]:
-        return _tensors(_reference().run(**inputs))
+    if "reference" in FACTS["modules"]:
+        return _tensors(_loaded("reference").run(**inputs))
     kind = next((inputs[n].dtype for n in TENSORS if inputs[n].is_floating_point()), torch.float64)
     results = _tensors(study().reference(**inputs))
     return [x.to(kind) if x.is_floating_point() else x for x in results]
-
-
-@cache
-def _reference() -> Any:
-    return cuda.load(FACTS["reference"], FACTS["reference_params"])
 
 
 def _fake(*arguments: Any) -> Any:
@@ -192,7 +188,9 @@ if FACTS["keeps"] and hasattr(torch.Tag, "cudagraph_unsafe"):
     tags.append(torch.Tag.cudagraph_unsafe)
 NAME = f"{ops.name}::{FACTS['function']}"
 library = torch.library.Library(ops.name, "FRAGMENT")  # custom_op doubles the time of a call
-library.define(FACTS["function"] + FACTS["schema"], tags=tags)
+typed = ", ".join(f"{kind} {name}" for name, kind in FACTS["arguments"])
+results = ", ".join(["Tensor"] * FACTS["outputs"])
+library.define(f"{FACTS['function']}({typed}) -> ({results})", tags=tags)
 library.impl(FACTS["function"], _call, "CompositeExplicitAutograd")
 torch.library.register_fake(NAME, _fake, lib=library)
 torch.library.register_autograd(NAME, _backward, setup_context=_save, lib=library)
