@@ -121,7 +121,7 @@ def read_flashinfer_bench(request: Request) -> Problem:
     reference = Versus(
         f"the reference of {data.name}",
         f'_reference = given.File(__file__, "{reference_file}")',
-        f"given.by_name(given.called(_reference.run, inputs, reads=True), {names})",
+        f"given.by_name(given.call(_reference.run, given.read(inputs)), {names})",
         "definition",
     )
     tried, written = calling(reference.called, reference.loads, reference.expression), {}
@@ -308,7 +308,7 @@ def _baseline(solution: Solution, outputs: list[str]) -> Module:
             f'file that calls it:\n    lib = tvm_ffi.load_module("built.so")\n'
             f"    def run(x, out):\n        lib.{entry}(x, out)",
         )
-    out = f"given.called(_given.{entry}, inputs)"
+    out = f"given.call(_given.{entry}, inputs)"
     if not spec.destination_passing_style:
         out = f"given.by_name({out}, {literal(outputs)})"
     return calling(f"{called}, {file}::{entry}", loads, out)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import itertools
 import random
 import re
 import sys
@@ -17,11 +16,12 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from pkgutil import resolve_name
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import GateFailed, UsageError, unknown
-from workbench.problems.user_files import INIT, dotted, functions, package_root, parameters
+from workbench.problems.user_files import INIT, dotted, functions, package_root
 from workbench.study.users_code import in_words, line_in
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.study.model import Shape
+else:
+
+    class Torch:
+        """Imports torch at its first use: the command line reads a study without it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module("torch"), name)
+
+    torch = Torch()
 
 
 class Dotted:
@@ -42,37 +51,29 @@ class Dotted:
         self.name = name
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return _copied_view(self.function(*arguments, **keywords), (*arguments, *keywords.values()))
+        return _copied_view(self.function(*arguments, **keywords), [*arguments, *keywords.values()])
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        parts = self.name.split(".")
-        value: Any = importlib.import_module(parts[0])
-        for depth, name in enumerate(parts[1:], start=1):
-            if not hasattr(value, name):
-                try:
-                    importlib.import_module(".".join(parts[: depth + 1]))
-                except ImportError:
-                    raise unknown(f"name in {'.'.join(parts[:depth])}", name, dir(value)) from None
-            value = getattr(value, name)
+        try:
+            value = resolve_name(self.name)
+        except AttributeError as error:
+            name = str(error.name)
+            owner = self.name.partition(f".{name}")[0]
+            raise unknown(f"name in {owner}", name, dir(error.obj)) from None
         if not callable(value):
             raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
-        function: Callable[..., Any] = value
-        return function
+        return value  # type: ignore[no-any-return]
 
 
-def _copied_view(out: Any, arguments: Iterable[Any]) -> Any:
+def _copied_view(out: Any, arguments: Sequence[Any]) -> Any:
     """A view of an argument, such as torch.t gives, in memory of its own: it is to be compared with
     a kernel that writes a result.
     """
-    import torch
-
-    tensors = [tensor for tensor in arguments if isinstance(tensor, torch.Tensor)]
-    if not isinstance(out, torch.Tensor) or any(out is tensor for tensor in tensors):
+    if not _is_tensor(out) or any(out is argument for argument in arguments):
         return out
-    memory = out.untyped_storage().data_ptr()
-    is_view = any(tensor.untyped_storage().data_ptr() == memory for tensor in tensors)
-    return out.clone(memory_format=torch.contiguous_format) if is_view else out
+    memory = {v.untyped_storage().data_ptr() for v in arguments if _is_tensor(v)}
+    return out.contiguous().clone() if out.untyped_storage().data_ptr() in memory else out
 
 
 class WithoutRuns(SourceFileLoader):
@@ -133,7 +134,6 @@ def same_draws() -> Iterator[None]:
     been drawn.
     """
     import numpy
-    import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
@@ -244,9 +244,8 @@ class Challenge:
         """By name, in the order of the function's parameters; ``outputs`` are only written, unless
         its signature has another direction for them.
         """
-        known = self.made.get_solve_signature()
-        ways = {name: one[1] for name, one in known.items() if isinstance(one, tuple)}
-        outputs = [name for name in outputs if ways.get(name, "out") == "out"]
+        ways = self.made.get_solve_signature()
+        outputs = [n for n in outputs if not isinstance(ways.get(n), tuple) or ways[n][1] == "out"]
 
         def make() -> Any:
             values = self.made.generate_performance_test()
@@ -260,10 +259,8 @@ class Challenge:
 
 def _of_spec(value: Any) -> Any:
     """A tensor of what newer challenges describe one by."""
-    import torch
-
     kind = type(value).__name__
-    if not kind.endswith("Tensor") or isinstance(value, torch.Tensor):
+    if not kind.endswith("Tensor") or _is_tensor(value):
         return value
     made = torch.zeros(value.shape, dtype=torch.float32)
     match kind:
@@ -280,8 +277,6 @@ def _of_spec(value: Any) -> Any:
 
 @cache
 def compiled(file: File, name: str) -> Any:
-    import torch
-
     return torch.compile(getattr(file, name))
 
 
@@ -305,15 +300,11 @@ class Empty:
     make: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def new(self) -> torch.Tensor:
-        import torch
-
         tensor = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
         return self.make(tensor) if self.make else tensor
 
     def widened(self) -> Empty:
         """Return one of doubles, where it is of floating-point numbers."""
-        import torch
-
         return (
             replace(self, dtype=torch.float64, make=None) if self.dtype.is_floating_point else self
         )
@@ -329,8 +320,6 @@ class Leaf:
 @contextmanager
 def seeded(generator: torch.Generator) -> Iterator[None]:
     """Whatever is made inside is fresh, and on the generator's device."""
-    import torch
-
     torch.manual_seed(generator.initial_seed())
     with torch.device(generator.device):
         yield
@@ -338,8 +327,6 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
 
 def made(call: str, generator: torch.Generator) -> torch.Tensor:
     """A tensor in the grammar of ``--input``: ``randn(4096, 8192, dtype=float16)``."""
-    import torch
-
     node = ast.parse(call, mode="eval").body
     assert isinstance(node, ast.Call)
     assert isinstance(node.func, ast.Name)
@@ -366,11 +353,9 @@ def larger(inputs: Inputs) -> Inputs:
     """Four times the floating-point inputs, and the first row of each 32 times: what is right only
     for the numbers that a format draws is found.
     """
-    import torch
-
     scaled = dict(inputs)
     for name, value in inputs.items():
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.itemsize > 1:
+        if _is_tensor(value) and value.is_floating_point() and value.itemsize > 1:
             scaled[name] = value * 4
             if value.dim():
                 scaled[name][:1] *= 8
@@ -379,8 +364,6 @@ def larger(inputs: Inputs) -> Inputs:
 
 def drawn(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """Random numbers as FlashInfer-Bench's ``_rand_tensor`` draws them."""
-    import torch
-
     device = generator.device
     if dtype.is_floating_point:
         out = torch.randn(tuple(shape), generator=generator, device=device)
@@ -407,14 +390,11 @@ def structured(data: Any, names: Sequence[str]) -> Inputs:
 
     ``names`` are those of the outermost ones, where they are known.
     """
-    import torch
-    from torch.utils._pytree import tree_map_with_path
-
     leaves: Inputs = {}
     has_names = isinstance(data, tuple | list) and len(data) == len(names)
 
     def placed(path: Sequence[Any], value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
+        if not _is_tensor(value):
             return value
         keys = [getattr(key, "idx", getattr(key, "key", key)) for key in path]
         keys = [names[keys[0]], *keys[1:]] if has_names else ["data", *keys]
@@ -422,13 +402,13 @@ def structured(data: Any, names: Sequence[str]) -> Inputs:
         leaves[name] = value
         return Leaf(name)
 
-    return {STRUCTURE: tree_map_with_path(placed, data), **leaves}
+    return {STRUCTURE: torch.utils._pytree.tree_map_with_path(placed, data), **leaves}
 
 
 def rebuilt(inputs: Inputs) -> Any:
-    from torch.utils._pytree import tree_map
-
-    return tree_map(lambda v: inputs[v.name] if isinstance(v, Leaf) else v, inputs[STRUCTURE])
+    return torch.utils._pytree.tree_map(
+        lambda v: inputs[v.name] if isinstance(v, Leaf) else v, inputs[STRUCTURE]
+    )
 
 
 def without(inputs: Inputs, destinations: Sequence[str]) -> Inputs:
@@ -458,12 +438,10 @@ def listed(make: Callable[[], Any], names: Sequence[str], generator: torch.Gener
 
     It draws from torch's own generator, which is seeded for it.
     """
-    import torch
-
     with seeded(generator):
         values = named(make(), names)
     return {
-        name: value.to(generator.device) if isinstance(value, torch.Tensor) else value
+        name: value.to(generator.device) if _is_tensor(value) else value
         for name, value in values.items()
     }
 
@@ -496,32 +474,30 @@ def workload(
     What the shape has under the name of an input is a plain value, or ``file:key`` of safetensors
     in the folder of the module ``beside``.
     """
-    import torch
+    device = generator.device
+
+    def sizes(axes: Sequence[int | str] | None) -> list[int]:
+        return [int(shape.get(str(axis), axis)) for axis in axes or ()]
 
     def made_as(name: str, axes: Sequence[int | str] | None, dtype: torch.dtype) -> Any:
         value = shape.get(name)
         if isinstance(value, str):
-            return stored(Path(beside).parent / value).to(generator.device)
+            from safetensors.torch import load_file
+
+            path, _, key = value.rpartition(":")
+            return load_file(Path(beside).parent / path)[key].to(device)
         if value is not None:
             return value
-        made = drawn([int(shape.get(str(a), a)) for a in axes or ()], dtype, generator)
+        made = drawn(sizes(axes), dtype, generator)
         return made.item() if axes is None else made
 
     made = {n: made_as(n, a, getattr(torch, d)) for n, (a, d) in inputs.items()}
     for name, (axes, dtype) in outputs.items():
-        sizes = [int(shape.get(str(axis), axis)) for axis in axes or ()]
-        like = torch.empty(sizes, dtype=getattr(torch, dtype), device="meta")
-        made[name] = Empty(tuple(like.shape), like.stride(), like.dtype, generator.device)
-    return made
+        made[name] = torch.empty(sizes(axes), dtype=getattr(torch, dtype), device=device)
+    return without(made, [*outputs])
 
 
-def stored(place: Path) -> torch.Tensor:
-    from safetensors import safe_open
-
-    path, _, key = str(place).rpartition(":")
-    with safe_open(path, framework="pt") as file:
-        tensor: torch.Tensor = file.get_tensor(key)
-    return tensor
+_needs_gradients: set[Callable[..., Any]] = set()
 
 
 def call(
@@ -531,48 +507,31 @@ def call(
 
     ``data``: they are its one argument, put together again. ``some``: those that it names, if it
     names all that it takes. For a function that returns nothing, the result is what it was given
-    to write into.
+    to write into. Gradients are recorded only for an input that requires one, or a function that
+    calls autograd.
     """
     whole, fresh = filled(_named_by(function, inputs) if some else inputs)
     arguments, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
-    return _of(function, arguments, fresh, keywords)
-
-
-_needs_gradients: set[Callable[..., Any]] = set()
-
-
-def _of(
-    function: Callable[..., Any],
-    arguments: Iterable[Any],
-    fresh: Sequence[Any],
-    keywords: Inputs | None = None,
-) -> Any:
-    """Record gradients only for an input that requires one, or a function that calls autograd."""
-    import torch
-
-    arguments, keywords = tuple(arguments), keywords or {}
-    wanted = any(getattr(v, "requires_grad", False) for v in (*arguments, *keywords.values()))
+    passed = (*arguments, *keywords.values())
+    wanted = function in _needs_gradients or any(getattr(v, "requires_grad", 0) for v in passed)
     try:
-        with torch.set_grad_enabled(wanted or function in _needs_gradients):
+        with torch.set_grad_enabled(wanted):
             out = function(*arguments, **keywords)
     except RuntimeError as error:
         if "does not require grad" not in str(error) or function in _needs_gradients:
             raise
         _needs_gradients.add(function)
-        with torch.enable_grad():
-            out = function(*arguments, **keywords)
-    return own_results(fresh if out is None and fresh else out, (*arguments, *keywords.values()))
+        return call(function, inputs, data=data, some=some)
+    return own_results(fresh if out is None and fresh else out, passed)
 
 
 def own_results(out: Any, inputs: Sequence[Any]) -> Any:
     """Leave out a tuple's plain values and inputs, if tensors of its own are left."""
-    import torch
-
     if not isinstance(out, tuple | list):
         return out
-    input_memory = {v.untyped_storage().data_ptr() for v in inputs if isinstance(v, torch.Tensor)}
-    tensors = [item for item in out if isinstance(item, torch.Tensor)]
-    made = [item for item in tensors if item.untyped_storage().data_ptr() not in input_memory]
+    memory = {v.untyped_storage().data_ptr() for v in inputs if _is_tensor(v)}
+    tensors = [item for item in out if _is_tensor(item)]
+    made = [item for item in tensors if item.untyped_storage().data_ptr() not in memory]
     nested = any(isinstance(item, tuple | list | dict) for item in out)
     return only(out if nested else made or tensors or out)
 
@@ -625,13 +584,11 @@ def bound(function: Callable[..., Any], inputs: Inputs) -> tuple[list[Any], Inpu
         return list(inputs.values()), {}
     if others := kinds.get(inspect.Parameter.VAR_KEYWORD):
         by_name, rest = {**by_name, others: rest}, {}
-    for parameter in sorted(named, key=lambda p: p.default is not p.empty):
-        if parameter.name in by_name or not rest:
-            continue
-        required = parameter.default is parameter.empty
-        name = next((n for n, v in rest.items() if required or _is_tensor(v)), None)
-        if name is not None:
-            by_name[parameter.name] = rest.pop(name)
+    unnamed = [p for p in named if p.name not in by_name]
+    for parameter in sorted(unnamed, key=lambda p: p.default is not p.empty):
+        fits = [n for n, v in rest.items() if parameter.default is parameter.empty or _is_tensor(v)]
+        if fits:
+            by_name[parameter.name] = rest.pop(fits[0])
     if left := [name for name, value in rest.items() if _is_tensor(value)]:
         raise UsageError(
             f"{getattr(function, '__name__', function)}{signature} takes no '{left[0]}'",
@@ -651,8 +608,6 @@ def _named_by(function: Callable[..., Any], inputs: Inputs) -> Inputs:
 
 
 def _is_tensor(value: Any) -> bool:
-    import torch
-
     return isinstance(value, torch.Tensor)
 
 
@@ -661,7 +616,6 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
     its own. ``changed`` are inputs that belong to the result if it changes them. Raises whatever it
     raises that takes no doubles.
     """
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Widened(TorchDispatchMode):
@@ -678,57 +632,33 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
                 options["dtype"] = torch.float64
             return func(*args, **options)
 
-    def wide(value: Any) -> Any:
-        if isinstance(value, Empty):
-            return value.widened()
-        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.double() if floating else _copied(value)
-
     def widened(inputs: Inputs) -> Any:
         with Widened():  # type: ignore[no-untyped-call]
             return function(inputs)
 
-    return _referenced(widened, inputs, changed, wide)
+    wide = {n: v.widened() if isinstance(v, Empty) else _double(v) for n, v in inputs.items()}
+    return plain(widened, wide, changed)
 
 
 def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
     """A reference in the precision of its inputs, which it may change; ``changed`` as above."""
-    return _referenced(function, inputs, changed, _copied)
-
-
-def _referenced(
-    function: Callable[[Inputs], Any],
-    inputs: Inputs,
-    changed: Sequence[str],
-    copied: Callable[[Any], Any],
-) -> Any:
-    import torch
-
-    called_with = {name: copied(value) for name, value in inputs.items()}
+    called_with = {name: _copied(value) for name, value in inputs.items()}
     with torch.no_grad():
         out = function(called_with)
-    if not any(torch.equal(called_with[name], copied(inputs[name])) for name in changed):
+    if not any(torch.equal(called_with[name], inputs[name]) for name in changed):
         out = afterwards(called_with, out, changed)
-    return doubles(out)
+    return torch.utils._pytree.tree_map(_double, only(out))
 
 
 def _copied(value: Any) -> Any:
-    import torch
-
-    return value.clone() if isinstance(value, torch.Tensor) else value
+    return value.clone() if _is_tensor(value) else value
 
 
-def doubles(out: Any) -> Any:
-    """The same in float64; integers and truth values as they are."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    def double(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
-            return value
-        return value.detach().double() if value.is_floating_point() else value.detach()
-
-    return tree_map(double, only(out))
+def _double(value: Any) -> Any:
+    """A tensor in float64; integers and truth values as they are."""
+    if not _is_tensor(value):
+        return value
+    return value.detach().double() if value.is_floating_point() else value.detach()
 
 
 def accepted(check: Callable[[Any, Any], Any], inputs: Inputs, out: Any) -> str:
@@ -743,29 +673,16 @@ def compared(function: Callable[..., Any], inputs: Inputs) -> Any:
     """A function that is known by its name alone, called with the tensors; with ``dim=-1`` where it
     does not do without, and with the plain values where it needs them.
     """
-    import torch
-
     present = list(read(inputs).values())
-    tensors = [value for value in present if isinstance(value, torch.Tensor)]
-    refused = TypeError()
-    for others, keywords in (((), {}), ((), {"dim": -1}), (present[len(tensors) :], {})):
+    tensors = [value for value in present if _is_tensor(value)]
+    refused = []
+    for values, keywords in ((tensors, {}), (tensors, {"dim": -1}), (present, {})):
         try:
             with torch.no_grad():
-                return only(function(*tensors, *others, **keywords))
+                return only(function(*values, **keywords))
         except TypeError as error:
-            refused = refused if refused.args else error
-    raise refused
-
-
-def called(function: Callable[..., Any], inputs: Inputs, *, reads: bool = False) -> Any:
-    """Call a function in the order of the inputs, whatever the parameters are called; see ``call``.
-
-    ``reads``: without what is only written into.
-    """
-    if reads:
-        inputs = read(inputs)
-    whole, fresh = filled(inputs)
-    return _of(function, whole.values(), fresh)
+            refused.append(error)
+    raise refused[0]
 
 
 def by_name(out: Any, names: Sequence[str]) -> Any:
@@ -791,70 +708,55 @@ def put(inputs: Inputs, names: Sequence[str], out: Any) -> Any:
 MODEL_SEED = 42  # that of the benchmark, ``eval_kernel_against_ref``
 
 
-class Models:
-    """One torch.nn.Module, and another one of the same parameters in float64: made at their first
-    call, on the device of its tensors.
+class Network:
+    """The ``Model`` of a problem, or the ``ModelNew`` of ``new``, and another one of the same
+    parameters in float64: made at their first call, on the device of its tensors.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, file: File, new: File | None = None, *, compiled: bool = False) -> None:
+        self.file, self.new, self.is_compiled = file, new, compiled
         self._made: dict[bool, Any] = {}
 
-    def made(self, device: torch.device | str) -> Any:
-        raise NotImplementedError
-
-    def of(self, arguments: Iterable[Any], *, exact: bool) -> Any:
-        import torch
-
-        if exact not in self._made:
-            tensors = [v for v in arguments if isinstance(v, torch.Tensor | Empty)]
-            model = self.made(tensors[0].device if tensors else "cuda")
-            self._made[exact] = model.double() if exact else model
-        return self._made[exact]
-
-
-class Network(Models):
-    """The ``Model`` of a problem, or the ``ModelNew`` of ``new``."""
-
-    def __init__(self, file: File, new: File | None = None, *, compiled: bool = False) -> None:
-        super().__init__()
-        self.file, self.new, self.is_compiled = file, new, compiled
-
     def __call__(self, inputs: Inputs) -> Any:
-        import torch
-
         with torch.no_grad():
             return only(self.of(inputs.values(), exact=False)(*inputs.values()))
 
     def double(self, inputs: Inputs) -> Any:
         return self.of(inputs.values(), exact=True)(*inputs.values())
 
-    def made(self, device: torch.device | str) -> Any:
-        import torch
+    def of(self, arguments: Iterable[Any], *, exact: bool) -> Any:
+        if exact not in self._made:
+            tensors = [v for v in arguments if isinstance(v, torch.Tensor | Empty)]
+            with same_draws(), torch.device(tensors[0].device if tensors else "cuda"):
+                model = self.made()
+            self._made[exact] = model.double() if exact else model
+        return self._made[exact]
 
-        model = self.model("Model", self.file, device)
+    def made(self) -> Any:
+        model = self.model("Model", self.file)
         if self.new is not None:
-            model = _with_parameters(self.model("ModelNew", self.new, device), model)
+            state, model = model.state_dict(), self.model("ModelNew", self.new)
+            shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+            if shapes == {name: tensor.shape for name, tensor in state.items()}:
+                model.load_state_dict(state)
         return torch.compile(model) if self.is_compiled else model
 
-    def model(self, name: str, file: File, device: Any) -> Any:
-        import torch
-
-        with torch.device(device):
-            torch.manual_seed(MODEL_SEED)
-            init: list[Any] = getattr(self.file.module, "get_init_inputs", list)()
-            torch.manual_seed(MODEL_SEED)
-            made = getattr(file, name)(*init)
+    def model(self, name: str, file: File) -> Any:
+        torch.manual_seed(MODEL_SEED)
+        init: list[Any] = getattr(self.file.module, "get_init_inputs", list)()
+        torch.manual_seed(MODEL_SEED)
+        made = getattr(file, name)(*init)
         if not isinstance(made, torch.nn.Module):
             raise UsageError(f"{file.path.name}: {name} is no torch.nn.Module")
-        return made.to(device)
+        return made.to(torch.get_default_device())
 
 
-class Layer(Models):
+class Layer(Network):
     """A torch.nn.Module of a user's file; for inputs in float64 the other one."""
 
     def __init__(self, file: File, name: str, settings: Mapping[str, object]) -> None:
-        super().__init__()
-        self.file, self.name, self.settings = file, name, dict(settings)
+        super().__init__(file)
+        self.name, self.settings = name, dict(settings)
 
     @property
     def __signature__(self) -> inspect.Signature:
@@ -862,63 +764,34 @@ class Layer(Models):
         return signature.replace(parameters=[*signature.parameters.values()][1:])
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        import torch
-
         every = (*arguments, *keywords.values())
-        exact = any(v.dtype == torch.float64 for v in every if isinstance(v, torch.Tensor))
+        exact = any(v.dtype == torch.float64 for v in every if _is_tensor(v))
         return self.of(every, exact=exact)(*arguments, **keywords)
 
-    def made(self, device: torch.device | str) -> Any:
-        import torch
-
-        with torch.random.fork_rng(), torch.device(device):
-            torch.manual_seed(MODEL_SEED)
-            return getattr(self.file, self.name)(**self.settings)
-
-
-def _with_parameters(model: Any, like: Any) -> Any:
-    """Give a model the parameters of the other one where names and shapes are the same; else they
-    are its own, of the same seed.
-    """
-    state, mine = like.state_dict(), model.state_dict()
-    if {n: t.shape for n, t in state.items()} == {n: t.shape for n, t in mine.items()}:
-        model.load_state_dict(state)
-    return model
-
-
-RESULT = "_result"
-
-
-def _annotation(node: ast.expr) -> str:
-    """The name in ``nsight.annotate("name")``, "" for anything else."""
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("nsight.annotate", "annotate"):
-        first = node.args[0] if node.args else None
-        return str(first.value) if isinstance(first, ast.Constant) else ""
-    return ""
-
-
-def _decorated(tree: ast.Module) -> dict[str, str]:
-    nodes = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    annotations = {
-        n.name: next(filter(None, map(_annotation, n.decorator_list)), "") for n in nodes
-    }
-    return {name: called for name, called in annotations.items() if called}
+    def made(self) -> Any:
+        torch.manual_seed(MODEL_SEED)
+        return getattr(self.file, self.name)(**self.settings)
 
 
 def ranges_of(tree: ast.Module, node: ast.FunctionDef) -> dict[str, list[ast.stmt]]:
-    decorated = _decorated(tree)
-    ranges = [_ranges_in(statement, decorated) for statement in node.body]
-    return {name: body for by_name in ranges for name, body in by_name.items()}
+    """The statements of each range of a function by its name: of ``with nsight.annotate("name")``,
+    or of a call of a function that this decorates.
+    """
 
+    def names(nodes: Iterable[ast.expr]) -> list[str]:
+        calls = [n for n in nodes if isinstance(n, ast.Call) and n.args]
+        calls = [n for n in calls if ast.unparse(n.func) in ("nsight.annotate", "annotate")]
+        return [str(n.args[0].value) for n in calls if isinstance(n.args[0], ast.Constant)]
 
-def _ranges_in(statement: ast.stmt, decorated: Mapping[str, str]) -> dict[str, list[ast.stmt]]:
-    if isinstance(statement, ast.With):
-        names = [_annotation(item.context_expr) for item in statement.items]
-        return {name: statement.body for name in names if name}
-    if isinstance(statement, ast.Assign | ast.Expr) and isinstance(statement.value, ast.Call):
-        called = decorated.get(ast.unparse(statement.value.func), "")
-        return {called: [statement]} if called else {}
-    return {}
+    decorated = {name: names(f.decorator_list) for name, f in functions(tree).items()}
+    ranges: dict[str, list[ast.stmt]] = {}
+    for line in node.body:
+        if isinstance(line, ast.With):
+            ranges |= dict.fromkeys(names(item.context_expr for item in line.items), line.body)
+        elif isinstance(line, ast.Assign | ast.Expr) and isinstance(line.value, ast.Call):
+            called = decorated.get(ast.unparse(line.value.func), [])
+            ranges |= {name: [line] for name in called[:1]}
+    return ranges
 
 
 class Annotated(File):
@@ -934,7 +807,7 @@ class Annotated(File):
         before = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "nsight"}
         for name in before:
             del sys.modules[name]
-        sys.modules["nsight"] = _stand_in()
+        sys.modules["nsight"] = StandIn("nsight")
         try:
             return self.loaded()
         finally:
@@ -943,47 +816,44 @@ class Annotated(File):
 
     def setup(self, shape: Shape, generator: torch.Generator) -> Inputs:
         """All that stands before the first range binds."""
-        import torch
-
         arguments = {
             name: getattr(torch, str(value)[6:]) if str(value).startswith("torch.") else value
             for name, value in shape.items()
         }
+        called = inspect.signature(getattr(self, self.function)).bind(**arguments)
+        called.apply_defaults()
+        before = {**vars(self.module), **called.arguments}
         with seeded(generator):
-            inputs: Inputs = self._parts[0](**arguments)
-        return inputs
+            exec(self._codes[""][0], space := dict(before))
+        changed = {name: v for name, v in space.items() if v is not before.get(name, self)}
+        return {**called.arguments, **changed}
 
     def range(self, name: str, inputs: Inputs) -> Any:
         """The tensors that a range binds, or writes into."""
-        import torch
-
         whole, fresh = filled(inputs)
+        code, names = self._codes[name]
         with torch.no_grad():
-            bound = self._parts[1][name](**whole)
-        tensors = tuple(value for value in bound if isinstance(value, torch.Tensor))
+            exec(code, space := {**vars(self.module), **whole})
+        bound = (space.get(name) for name in names)
+        tensors = tuple(value for value in bound if _is_tensor(value))
         return only(tensors or fresh) if tensors or fresh else None
 
     @cached_property
-    def _parts(self) -> tuple[Callable[..., Inputs], Mapping[str, Callable[..., Any]]]:
-        """The statements before the ranges, and each range by its name."""
+    def _codes(self) -> dict[str, tuple[CodeType, list[str]]]:
+        """Each range by its name, with what it binds; the statements before them as ""."""
         tree = ast.parse(self.path.read_text(encoding="utf-8"), filename=str(self.path))
         node = functions(tree)[self.function]
-        ranges, decorated = ranges_of(tree, node), _decorated(tree)
-        setup = list(itertools.takewhile(lambda s: not _ranges_in(s, decorated), node.body))
-        names = sorted({*parameters(node), *_bound(setup)})
-        # All names by keyword, None where nothing gives them; others are taken, too.
-        taken = f"*, {''.join(f'{name}=None, ' for name in names)}**others"
-        numbers = [f"range_{number}" for number in range(len(ranges))]
-        heads = ["def setup(): return locals()", *(f"def {n}({taken}): ..." for n in numbers)]
-        module = ast.parse("\n".join(heads))
-        made = functions(module)
-        made["setup"].args = node.args
-        made["setup"].body = [*setup, *made["setup"].body]
-        for number, body in zip(numbers, ranges.values(), strict=True):
-            made[number].body = _returning(body)
-        space = dict(vars(self.module))
-        exec(compile(ast.fix_missing_locations(module), str(self.path), "exec"), space)
-        return space["setup"], {n: space[number] for n, number in zip(ranges, numbers, strict=True)}
+        ranges = ranges_of(tree, node)
+        first = min(body[0].lineno for body in ranges.values())
+        ranges[""] = [line for line in node.body if (line.end_lineno or 0) < first]
+        codes = {}
+        for name, body in ranges.items():
+            if name and isinstance(last := body[-1], ast.Expr):  # a bare call at its end is bound
+                result = ast.Assign([ast.Name(f"_{OWN}result", ast.Store())], last.value)
+                body = [*body[:-1], ast.copy_location(result, last)]
+            module = ast.fix_missing_locations(ast.Module(body, []))
+            codes[name] = compile(module, str(self.path), "exec"), _bound(body)
+        return codes
 
 
 def _bound(body: list[ast.stmt]) -> list[str]:
@@ -991,32 +861,20 @@ def _bound(body: list[ast.stmt]) -> list[str]:
     return list(dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store)))
 
 
-def _returning(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Return what it binds as a tuple; a bare call at its end counts as bound."""
-    *before, last = body
-    if isinstance(last, ast.Expr):
-        last = ast.copy_location(ast.Assign([ast.Name(RESULT, ast.Store())], last.value), last)
-    names = _bound(body := [*before, last])
-    return [*body, ast.Return(ast.Tuple([ast.Name(n, ast.Load()) for n in names], ast.Load()))]
-
-
-def _stand_in() -> ModuleType:
+class StandIn(ModuleType):
     """A module in which decorators and ranges do nothing, and everything else is there."""
 
-    class Nothing(ModuleType):
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return Nothing(f"{self.__name__}.{name}")
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self.__name__}.{name}")
 
-        def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-            """A decorator gives its function; one with arguments, and a range, give this."""
-            return arguments[0] if len(arguments) == 1 and callable(arguments[0]) else self
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """A decorator gives its function; one with arguments, and a range, give this."""
+        return arguments[0] if len(arguments) == 1 and callable(arguments[0]) else self
 
-        def __enter__(self) -> None:
-            return None
+    def __enter__(self) -> None:
+        return None
 
-        def __exit__(self, *error: object) -> None:
-            return None
-
-    return Nothing("nsight")
+    def __exit__(self, *error: object) -> None:
+        return None

@@ -86,7 +86,7 @@ def read_host_function(request: Request) -> Problem:
     binding = f"{path.stem}_{function}.py"
     files[binding] = _binding(source, function, wanted).encode()
     loads = f'_given = given.File(__file__, "{binding}")'
-    call = f"given.called(_given.{function}, inputs)"
+    call = f"given.call(_given.{function}, inputs)"
     theirs: list[Versus] = []
     if challenge.is_file() and not by_name:
         task = _class_of(challenge)

@@ -13,12 +13,14 @@ import itertools
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from workbench.errors import UsageError, unknown
 from workbench.problems.given import ranges_of
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, largest
 from workbench.problems.user_files import (
+    DTYPES,
     Versus,
     compared_with,
     functions,
@@ -35,6 +37,7 @@ from workbench.words import Parameter
 
 MOST_CONFIGS = 8
 FILE = "_given"
+TYPES = {name: f"torch.{name}" for name in (*DTYPES, "half", "float", "double")}
 
 
 def decorator(node: ast.FunctionDef) -> ast.expr | None:
@@ -148,8 +151,6 @@ def _shapes(
 
 
 def _parameter(path: Path, value: object) -> Parameter:
-    if isinstance(value, _Named):
-        return str(value)
     if isinstance(value, bool | int | float | str):
         return value
     raise UsageError(
@@ -175,19 +176,6 @@ def _called_with(path: Path, tree: ast.Module, name: str) -> list[Any]:
     return calls
 
 
-class _Named:
-    """``torch.float16`` where there is no torch: its own name."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, name: str) -> _Named:
-        return _Named(f"{self._name}.{name}")
-
-    def __str__(self) -> str:
-        return self._name
-
-
 def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
     """The configurations, by running what they are made of and nothing else of the file."""
     wanted = _names(configs)
@@ -198,7 +186,7 @@ def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:
         if any(isinstance(t, ast.Name) and t.id in wanted for t in targets):
             statements.insert(0, node)
             wanted |= _names(node)
-    space = {"itertools": itertools, "math": math, "torch": _Named("torch")}
+    space = {"itertools": itertools, "math": math, "torch": SimpleNamespace(**TYPES)}
     module = ast.Module([*statements, ast.Assign([ast.Name("_configs", ast.Store())], configs)], [])
     with users_code(path, "has configurations that cannot be read"):
         exec(compile(ast.fix_missing_locations(module), str(path), "exec"), space)
