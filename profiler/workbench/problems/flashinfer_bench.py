@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from workbench.errors import UsageError, nearest
+from workbench.errors import UsageError, unknown
 from workbench.problems.problem import (
     Format,
     GivenShape,
@@ -152,14 +152,13 @@ def read_flashinfer_bench(request: Request) -> Problem:
 
 def _required(text: bytes, kind: type[S], where: str) -> S:
     try:
-        record: S = json_as_type(text, kind)
+        return json_as_type(text, kind)  # type: ignore[no-any-return]
     except (msgspec.DecodeError, ValueError) as error:
         called = kind.__name__.lower()
         raise UsageError(
             f"{where} is no {called} of FlashInfer-Bench: {error}",
             hint=f"a {called} has {', '.join(kind.__struct_fields__)}",
         ) from None
-    return record
 
 
 def _decoded(text: bytes, kind: type[S]) -> S | None:
@@ -184,15 +183,10 @@ def _tensors(
     specs_by_name: dict[str, tuple[Any, str]] = {}
     for name, spec in of.items():
         if spec.dtype not in DTYPES:
-            raise UsageError(
-                f"{path.name}: '{name}' has the dtype '{spec.dtype}', which cannot be made here",
-                hint=nearest(spec.dtype, DTYPES),
-            )
-        if unknown := [axis for axis in spec.shape or () if axis not in data.axes]:
-            raise UsageError(
-                f"{path.name}: '{name}' has an unknown axis '{unknown[0]}'",
-                hint=nearest(unknown[0], data.axes),
-            )
+            raise unknown(f"dtype of '{name}' in {path.name}", spec.dtype, DTYPES)
+        for axis in spec.shape or ():
+            if axis not in data.axes:
+                raise unknown(f"axis of '{name}' in {path.name}", axis, data.axes)
         sizes = None if spec.shape is None else tuple(data.axes[a].value or a for a in spec.shape)
         specs_by_name[name] = (sizes, spec.dtype)
     return specs_by_name

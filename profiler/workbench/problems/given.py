@@ -281,7 +281,11 @@ def compiled(file: File, name: str) -> Any:
 
 
 STRUCTURE = "structure"  # the input that tells how the others stand together
-RANGES = {"int8": 128, "uint8": 256}  # of random integers, as FlashInfer-Bench draws them
+RANGES = {
+    "int8": 128,
+    "uint8": 256,
+    "bool": 2,
+}  # of random integers, as FlashInfer-Bench draws them
 LARGEST_INTEGER = 1024
 MOST_SEED = 2**31
 
@@ -303,18 +307,9 @@ class Empty:
         tensor = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.device)
         return self.make(tensor) if self.make else tensor
 
-    def widened(self) -> Empty:
-        """Return one of doubles, where it is of floating-point numbers."""
-        return (
-            replace(self, dtype=torch.float64, make=None) if self.dtype.is_floating_point else self
-        )
 
-
-@dataclass(frozen=True)
-class Leaf:
-    """The place of an input in a structure."""
-
-    name: str
+class Leaf(str):
+    """The place of an input in a structure: its name."""
 
 
 @contextmanager
@@ -368,10 +363,9 @@ def drawn(shape: Sequence[int], dtype: torch.dtype, generator: torch.Generator) 
     if dtype.is_floating_point:
         out = torch.randn(tuple(shape), generator=generator, device=device)
         return (out.clamp_(-2, 2) if dtype.itemsize == 1 else out).to(dtype)
-    most = 2 if dtype is torch.bool else RANGES.get(str(dtype)[6:], LARGEST_INTEGER)
+    most = RANGES.get(str(dtype)[6:], LARGEST_INTEGER)
     low = 0 if dtype is torch.bool else -most
-    out = torch.randint(low, most, tuple(shape), generator=generator, device=device)
-    return out.to(dtype)
+    return torch.randint(low, most, tuple(shape), generator=generator, device=device).to(dtype)
 
 
 def named(values: Any, names: Sequence[str]) -> Inputs:
@@ -407,7 +401,7 @@ def structured(data: Any, names: Sequence[str]) -> Inputs:
 
 def rebuilt(inputs: Inputs) -> Any:
     return torch.utils._pytree.tree_map(
-        lambda v: inputs[v.name] if isinstance(v, Leaf) else v, inputs[STRUCTURE]
+        lambda v: inputs[v] if isinstance(v, Leaf) else v, inputs[STRUCTURE]
     )
 
 
@@ -636,8 +630,7 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
         with Widened():  # type: ignore[no-untyped-call]
             return function(inputs)
 
-    wide = {n: v.widened() if isinstance(v, Empty) else _double(v) for n, v in inputs.items()}
-    return plain(widened, wide, changed)
+    return plain(widened, {name: _double(value) for name, value in inputs.items()}, changed)
 
 
 def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
@@ -656,6 +649,8 @@ def _copied(value: Any) -> Any:
 
 def _double(value: Any) -> Any:
     """A tensor in float64; integers and truth values as they are."""
+    if isinstance(value, Empty) and value.dtype.is_floating_point:
+        return replace(value, dtype=torch.float64, make=None)
     if not _is_tensor(value):
         return value
     return value.detach().double() if value.is_floating_point() else value.detach()

@@ -7,7 +7,6 @@ As ``libkernelbot/task.py`` reads it: ``tests`` are checked, ``benchmarks`` time
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from workbench.problems.user_files import (
     functions,
     literal,
     modules,
+    parameters,
     parsed,
 )
 from workbench.study.files import read_text, require_readable, stands
@@ -179,16 +179,11 @@ def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:
 def _unpacked(tree: ast.Module) -> list[str]:
     """Name the parts of the data as the reference does: by ``a, b, out = data``."""
     node = functions(tree).get(KERNEL)
-    names: Sequence[str] = ()
-    for statement in ast.walk(node) if node else ():
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Name):
-            target = statement.targets[0]
-            is_data = statement.value.id == (
-                node.args.args[0].arg if node and node.args.args else ""
-            )
-            if is_data and isinstance(target, ast.Tuple):
-                names = [t.id for t in target.elts if isinstance(t, ast.Name)]
-    return list(names) if len(set(names)) == len(names) else []
+    assigned = [line for line in ast.walk(node) if isinstance(line, ast.Assign)] if node else []
+    data = parameters(node)[:1] if node else []
+    targets = [line.targets[0] for line in assigned if [ast.unparse(line.value)] == data]
+    names = [ast.unparse(t).strip("()").split(", ") for t in targets if isinstance(t, ast.Tuple)]
+    return names[-1] if names and len({*names[-1]}) == len(names[-1]) else []
 
 
 FORMAT = Format(

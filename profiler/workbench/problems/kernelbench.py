@@ -10,13 +10,8 @@ from __future__ import annotations
 import ast
 
 from workbench.errors import UsageError
-from workbench.problems.problem import (
-    Format,
-    Problem,
-    Request,
-    calling,
-    require,
-)
+from workbench.problems.problem import Format, Problem, Request, calling, require
+from workbench.problems.python_function import called_of
 from workbench.problems.user_files import (
     Versus,
     bound,
@@ -55,7 +50,9 @@ def read_kernelbench(request: Request) -> Problem:
             hint=f"workbench try PROBLEM.py --solution {path.name}",
         )
     inside, files = gathered(path)
-    solution, theirs = None, inside
+    solution, load = None, f'given.File(__file__, "{inside}")'
+    model = f"_model = given.Network({load})"
+    loads = model
     if request.solution is not None:
         solution = require(request.solution, "file")
         if NEW not in bound(parsed(solution)):
@@ -65,28 +62,23 @@ def read_kernelbench(request: Request) -> Problem:
             )
         theirs, others = gathered(solution)
         files |= others
+        loads = f'_model = given.Network(\n    {load}, given.File(__file__, "{theirs}")\n)'
     elif NEW in classes(tree):
-        solution = path
+        solution, loads = path, f"_model = given.Network(\n    {load}, {load}\n)"
     tried, name = (solution.name, NEW) if solution else (path.name, MODEL)
-    model = f'_model = given.Network(given.File(__file__, "{inside}"))'
-    loads = model
-    if solution:
-        files_too = f'"{inside}"), given.File(__file__, "{theirs}")'
-        loads = f"_model = given.Network(\n    given.File(__file__, {files_too}\n)"
     call = "_model(inputs)"
     eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")
     compiled = Versus(f"torch.compile of {MODEL}", f"{model[:-1]}, compiled=True)", call)
     references = compared_with(request, path.parent, [eager] if solution else [], compiled)
-    tried_with = (
-        f"with the {NEW} of {tried}" if solution else f"without {NEW}: its {MODEL} is tried"
-    )
+    alone = f"without {NEW}: its {MODEL} is tried"
+    names = parameters(called_of(classes(tree)[MODEL])[0])
     return Problem(
-        what=f"{path.name}, {FORMAT.label}, {tried_with}",
+        what=f"{path.name}, {FORMAT.label}, {f'with the {NEW} of {tried}' if solution else alone}",
         name=path.stem,
         title=f"{name} of {tried}",
         files=files,
         loads=model,
-        made=f"given.listed(_model.file.{INPUTS}, {literal(_names(tree))}, generator)",
+        made=f"given.listed(_model.file.{INPUTS}, {literal(names)}, generator)",
         exact="_model.double(inputs)",
         expression=call,
         baseline=calling(f"{tried}:{name}", loads, call),
@@ -94,14 +86,6 @@ def read_kernelbench(request: Request) -> Problem:
         against=eager.called,
         itself=not solution,
     )
-
-
-def _names(tree: ast.Module) -> list[str]:
-    body = classes(tree)[MODEL].body
-    forward = next(
-        (n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"), None
-    )
-    return parameters(forward)[1:] if forward else []
 
 
 FORMAT = Format(

@@ -24,6 +24,7 @@ from workbench.problems.user_files import (
     Versus,
     compared_with,
     functions,
+    is_plain,
     literal,
     modules,
     parameters,
@@ -33,7 +34,6 @@ from workbench.problems.user_files import (
     together,
 )
 from workbench.study.users_code import users_code
-from workbench.words import Parameter
 
 MOST_CONFIGS = 8
 FILE = "_given"
@@ -68,21 +68,16 @@ def read_nsight_python(request: Request) -> Problem:
         )
     shapes, default_shape = largest(_shapes(request, path, tree, node), MOST_CONFIGS)
     against = _keyword(node, "normalize_against")
-    first = ast.literal_eval(against) if isinstance(against, ast.Constant) else ""
+    first = against.value if isinstance(against, ast.Constant) else ""
     if request.range and request.range not in ranges:
         raise unknown(f"range of {node.name}()", request.range, ranges)
-    last = next(name for name in reversed(ranges) if name != first or len(ranges) == 1)
-    tried = request.range or last
+    tried = request.range or [name for name in ranges if name != first or len(ranges) == 1][-1]
     others = sorted((n for n in ranges if n != tried), key=lambda name: name != first)
     load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
-    ranges_too = [
-        Versus(n, load, f"{FILE}.range({literal(n)}, inputs)", study_name(f"{n}_range"))
-        for n in others
-    ]
+    calls = {name: f"{FILE}.range({literal(name)}, inputs)" for name in ranges}
+    ranges_too = [Versus(n, load, calls[n], study_name(f"{n}_range")) for n in others]
     files = together(path)
     references = compared_with(request, path.parent, ranges_too)
-    range_call = f"{FILE}.range({literal(tried)}, inputs)"
-    expression = references[0].expression if request.versus else range_call
     loads = [load, *([references[0].loads] if request.versus else [])]
     return Problem(
         what=f"{path.name}, {FORMAT.label}: {node.name}({', '.join(parameters(node))}), "
@@ -94,8 +89,8 @@ def read_nsight_python(request: Request) -> Problem:
         default_shape=default_shape,
         loads="\n".join(dict.fromkeys(loads)),
         made=f"{FILE}.setup(shape, generator)",
-        expression=expression,
-        baseline=calling(f"{path.name}:{tried}", load, range_call),
+        expression=references[0].expression if request.versus else calls[tried],
+        baseline=calling(f"{path.name}:{tried}", load, calls[tried]),
         references=modules(references, files),
         against=references[0].called if request.versus else "",
         itself=not request.versus,
@@ -126,54 +121,36 @@ def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:
 def _shapes(
     request: Request, path: Path, tree: ast.Module, node: ast.FunctionDef
 ) -> dict[str, GivenShape]:
-    names, defaults = parameters(node), node.args.defaults
     made = [read_input(text) for text in request.inputs]
-    rows: list[Any]
-    if made:
-        rows = [tuple(one.value for one in made)]
-        names = [one.name for one in made]
-    elif (configs := _keyword(node, "configs")) is not None:
-        rows = _evaluated(path, tree, configs)
-    else:
-        rows = _called_with(path, tree, node.name) or ([()] if len(defaults) == len(names) else [])
-    if not rows:
+    names = [one.name for one in made] or parameters(node)
+    rows: list[Any] = [tuple(one.value for one in made)] if made else []
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    keywords = (word.value for call in calls if ast.unparse(call.func) == node.name
+                for word in call.keywords if word.arg == "configs")  # fmt: skip
+    if configs := _keyword(node, "configs") or next(keywords, None):
+        rows = rows or _evaluated(path, tree, configs)
+    rows = rows or [
+        tuple(map(ast.literal_eval, call.args))
+        for call in calls
+        if ast.unparse(call.func) == node.name and call.args and all(map(is_plain, call.args))
+    ]
+    if not rows and len(names) > len(node.args.defaults):
         raise UsageError(
             f"{path}:{node.lineno}: {node.name}() has no configuration",
             hint=f"--input '{names[0]}=1024' gives one, or configs= in its decorator",
         )
     shapes: dict[str, GivenShape] = {}
-    for row in rows:
-        values = row if isinstance(row, tuple | list) else (row,)
-        values_by_name = {n: _parameter(path, v) for n, v in zip(names, values, strict=False)}
-        label = "_".join(f"{n}{str(v).removeprefix('torch.')}" for n, v in values_by_name.items())
-        shapes[study_name(label) if label else "given"] = GivenShape(values_by_name)
+    for row in rows or [()]:
+        values = dict(zip(names, row if isinstance(row, tuple | list) else (row,), strict=False))
+        for value in values.values():
+            if not isinstance(value, bool | int | float | str):
+                raise UsageError(
+                    f"{path.name}: {value!r} in a configuration is no number, text or dtype",
+                    hint="--input 'n=1024' gives a configuration by hand",
+                )
+        label = "_".join(f"{n}{str(v).removeprefix('torch.')}" for n, v in values.items())
+        shapes[study_name(label) if label else "given"] = GivenShape(values)
     return shapes
-
-
-def _parameter(path: Path, value: object) -> Parameter:
-    if isinstance(value, bool | int | float | str):
-        return value
-    raise UsageError(
-        f"{path.name}: {value!r} in a configuration is no number, text or dtype",
-        hint="--input 'n=1024' gives a configuration by hand",
-    )
-
-
-def _called_with(path: Path, tree: ast.Module, name: str) -> list[Any]:
-    """Arguments of the calls of a function in the file: its ``configs=``, else plain values."""
-    calls: list[Any] = []
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or ast.unparse(node.func) != name:
-            continue
-        configs = next((word.value for word in node.keywords if word.arg == "configs"), None)
-        try:
-            if configs is not None:
-                calls += _evaluated(path, tree, configs)
-            elif node.args:
-                calls.append(tuple(ast.literal_eval(argument) for argument in node.args))
-        except (ValueError, TypeError):
-            continue
-    return calls
 
 
 def _evaluated(path: Path, tree: ast.Module, configs: ast.expr) -> list[Any]:

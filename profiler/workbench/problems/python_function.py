@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -107,12 +107,13 @@ def _read(request: Request) -> Problem:
         settings = {m.name: m.value for m in taken if m.name in parameters(constructor)}
         settings = {name: value for name, value in settings.items() if name not in names}
         taken = [item for item in taken if item.name not in settings]
-        require_settings(path, function, constructor, settings)
+        if missing := [n for n in required_parameters(constructor) if n not in settings]:
+            raise UsageError(
+                f"{path.name}:{function} needs {', '.join(missing)} of its constructor",
+                hint=" ".join(f"--input {name}=64" for name in missing),
+            )
     taken.sort(key=lambda item: names.index(item.name) if item.name in names else len(names))
-    if not has_inputs:
-        require_inputs(path, function, node, taken)
-    elif node:
-        require_parameters(function, node, [item.name for item in taken], defaults)
+    require_inputs(path, function, node, [item.name for item in taken], defaults, has_inputs)
     inside, files = gathered(path)
     shape = defaults | {item.name: item.parameter for item in made if not item.is_none}
     load, target = f'{FILE} = given.File(__file__, "{inside}")', f"{FILE}.{function}"
@@ -276,17 +277,6 @@ def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | No
     return pair[0], pair[1] if is_module else None
 
 
-def require_settings(
-    path: Path, name: str, constructor: ast.FunctionDef, settings: Mapping[str, object]
-) -> None:
-    """Raises UsageError where the constructor of a class lacks a value."""
-    if missing := [one for one in required_parameters(constructor) if one not in settings]:
-        raise UsageError(
-            f"{path.name}:{name} needs {', '.join(missing)} of its constructor",
-            hint=" ".join(f"--input {one}=64" for one in missing),
-        )
-
-
 def is_kernel(node: ast.FunctionDef) -> bool:
     """Whether a decorator makes it a kernel, which only a launch can call."""
     called = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
@@ -294,45 +284,40 @@ def is_kernel(node: ast.FunctionDef) -> bool:
 
 
 def require_inputs(
-    path: Path, function: str, node: ast.FunctionDef | None, made: Sequence[Made]
+    path: Path,
+    function: str,
+    node: ast.FunctionDef | None,
+    names: Sequence[str],
+    defaults: Iterable[str],
+    has_inputs: bool,
 ) -> None:
-    """Raises UsageError where a parameter has no value, or a value no parameter."""
-    names = [one.name for one in made]
-    names_taken = parameters(node) if node else names
-    open_ended = node is None or node.args.kwarg is not None or node.args.vararg is not None
-    required = required_parameters(node) if node else []
-    missing = [name for name in required if name not in names]
-    if node and not parameters(node) and not open_ended:
+    """Raises UsageError where a parameter has no value, or a value no parameter, of the function or
+    among the ``defaults`` of its ``inputs()``.
+    """
+    accepted = parameters(node) if node else list(names)
+    is_open = node is None or node.args.kwarg is not None or node.args.vararg is not None
+    missing = [n for n in (required_parameters(node) if node else []) if n not in names]
+    if not accepted and not is_open and not has_inputs:
         raise UsageError(
             f"{function}() of {path.name} takes no tensors",
             hint=f"the whole program: workbench profile -- python {path.name}; or name a function "
             "of tensors",
         )
-    if not made or (missing and not open_ended):
-        named = ", ".join(missing or names_taken) or "its tensors"
-        first = (missing or names_taken or ["x"])[0]
+    if not has_inputs and (not names or (missing and not is_open)):
+        wanted = missing or accepted
+        first = (wanted or ["x"])[0]
         raise UsageError(
-            f"{path.name} has no inputs() and no --input gives {named} of {function}()",
+            f"{path.name} has no inputs() and no --input gives "
+            f"{', '.join(wanted) or 'its tensors'} of {function}()",
             hint=f"--input '{first}=randn(4096,8192)' for a tensor, --input '{first}=8192' for a "
             "value, or a function inputs() in the file",
         )
-    if node:
-        require_parameters(function, node, names)
-
-
-def require_parameters(
-    function: str, node: ast.FunctionDef, names: Sequence[str], shape: Iterable[str] = ()
-) -> None:
-    """Raises UsageError for a value that no parameter takes, of the function or of the ``shape``
-    that its ``inputs()`` has.
-    """
-    accepted = parameters(node)
     wrong = [name for name in names if name not in accepted]
-    if wrong and node.args.kwarg is None and node.args.vararg is None:
-        also = f" or of {INPUTS}()" if shape else ""
+    if wrong and not is_open:
+        also = f" or of {INPUTS}()" if has_inputs else ""
         raise UsageError(
             f"--input gives '{wrong[0]}', which is no parameter of {function}(){also}",
-            hint=nearest(wrong[0], [*accepted, *shape]),
+            hint=nearest(wrong[0], [*accepted, *defaults]),
         )
 
 

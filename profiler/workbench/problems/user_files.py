@@ -55,13 +55,16 @@ _METHODS = ("numel", "size", "stride", "element_size", "shape")
 @dataclass(frozen=True)
 class Made:
     """An input of ``--input``: ``call`` is a tensor to be made, in the grammar above, else None.
-    ``is_none``: the value is None, which no shape can have as a parameter.
+    Without any the value is None, which no shape can have as a parameter.
     """
 
     name: str
     call: str | None
     value: Parameter | None = None
-    is_none: bool = False
+
+    @property
+    def is_none(self) -> bool:
+        return self.call is None and self.value is None
 
     @property
     def parameter(self) -> Parameter:
@@ -75,12 +78,12 @@ def _parsed(text: str, hint: str) -> ast.expr:
         raise UsageError(f"'{text}' cannot be read", hint=hint) from None
 
 
-def _plain(node: ast.expr) -> bool:
+def is_plain(node: ast.expr) -> bool:
     """Whether it is a number, a string, a truth value, None, or a tuple or list of such."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _plain(node.operand)
+        return is_plain(node.operand)
     if isinstance(node, ast.Tuple | ast.List):
-        return all(map(_plain, node.elts))
+        return all(map(is_plain, node.elts))
     return isinstance(node, ast.Constant) and not isinstance(node.value, bytes)
 
 
@@ -90,10 +93,12 @@ def read_input(text: str) -> Made:
     if not equals or not name.isidentifier():
         raise UsageError(f"--input '{text}' gives no name and value", hint=INPUT_HINT)
     node = _parsed(expression, INPUT_HINT)
-    if isinstance(node, ast.Constant) and node.value is None:
-        return Made(name, None, is_none=True)
     if not isinstance(node, ast.Call):
-        return Made(name, None, _value(text, node))
+        is_word = isinstance(node, ast.Name) and node.id not in MAKERS
+        value = ast.unparse(node) if is_word else plain_value(node)  # a shell takes quotes away
+        if value is None and not (isinstance(node, ast.Constant) and node.value is None):
+            raise UsageError(f"--input '{text}' is neither a tensor nor a number", hint=INPUT_HINT)
+        return Made(name, None, value)
     if not isinstance(node.func, ast.Name) or node.func.id not in MAKERS:
         called = ast.unparse(node.func)
         raise UsageError(
@@ -101,23 +106,15 @@ def read_input(text: str) -> Made:
             hint=f"{nearest(called, MAKERS)}; {INPUT_HINT}",
         )
     _dtype(f"--input '{text}'", node)
-    if not node.args or not all(map(_plain, node.args)):
+    if not node.args or not all(map(is_plain, node.args)):
         raise UsageError(f"--input '{text}' has sizes that are no numbers", hint=INPUT_HINT)
     return Made(name, ast.unparse(node).replace("torch.", ""))
 
 
 def plain_value(node: ast.AST | None) -> Parameter | None:
     """The value of a number, a string or a truth value, None of anything else."""
-    value = ast.literal_eval(node) if isinstance(node, ast.expr) and _plain(node) else None
+    value = ast.literal_eval(node) if isinstance(node, ast.expr) and is_plain(node) else None
     return value if isinstance(value, bool | int | float | str) else None
-
-
-def _value(text: str, node: ast.expr) -> Parameter:
-    is_word = isinstance(node, ast.Name) and node.id not in MAKERS
-    value = ast.unparse(node) if is_word else plain_value(node)  # a shell takes the quotes away
-    if value is None:
-        raise UsageError(f"--input '{text}' is neither a tensor nor a number", hint=INPUT_HINT)
-    return value
 
 
 def _dtype(option: str, node: ast.Call) -> str:
@@ -134,7 +131,7 @@ def _dtype(option: str, node: ast.Call) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """``target`` is dotted; ``arguments`` is text, or None where only a name was given."""
+    """``target`` is dotted; ``arguments`` are text of the dict ``inputs``, None for a bare name."""
 
     target: str
     arguments: str | None
@@ -147,12 +144,16 @@ def read_call(text: str) -> Call:
     if _dotted(node):
         return Call(ast.unparse(node), None)
     if isinstance(node, ast.Call) and _dotted(node.func):
-        values = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg)]
-        if len(values) == len(node.args) + len(node.keywords) and all(
-            isinstance(value, ast.Name) or _plain(value) for value in values
-        ):
-            whole = ast.unparse(node)
-            return Call(ast.unparse(node.func), whole[len(ast.unparse(node.func)) + 1 : -1])
+        words = [("", one) for one in node.args]
+        words += [(f"{one.arg or '**'}=", one.value) for one in node.keywords]
+        if all((isinstance(v, ast.Name) or is_plain(v)) and word != "**=" for word, v in words):
+            texts = (
+                f"{word}given.one(inputs, {value.id!r})"
+                if isinstance(value, ast.Name)
+                else f"{word}{ast.unparse(value)}"
+                for word, value in words
+            )
+            return Call(ast.unparse(node.func), ", ".join(texts))
     raise UsageError(f"--vs '{text}' is neither a name nor a call of inputs", hint=hint)
 
 
@@ -506,20 +507,7 @@ def find_versus(request: Request, folder: Path) -> Versus:
     loads = f'_versus = given.Dotted("{call.target}")'
     if call.arguments is None:
         return Versus(text, loads, "given.compared(_versus, inputs)")
-    return Versus(text, loads, f"_versus({with_inputs(call.arguments)})")
-
-
-def with_inputs(arguments: str) -> str:
-    """Text of arguments in which bare names are those of inputs."""
-    tree = ast.parse(f"f({arguments})", mode="eval")
-
-    class Named(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            if node.id == "f":
-                return node
-            return ast.parse(f"given.one(inputs, {node.id!r})", mode="eval").body
-
-    return ast.unparse(Named().visit(tree))[2:-1]
+    return Versus(text, loads, f"_versus({call.arguments})")
 
 
 def _of_file(text: str, folder: Path) -> Versus:
