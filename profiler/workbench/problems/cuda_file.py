@@ -24,13 +24,12 @@ from workbench.problems.user_files import (
     COMPILE,
     LaunchCall,
     Made,
-    find_versus,
-    modules,
     read_input,
     read_launch,
     read_output,
     together,
     top_of_includes,
+    with_references,
 )
 from workbench.study.files import readable_text, require_readable
 
@@ -94,28 +93,25 @@ def read_cuda_file(request: Request) -> Problem:
             f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
         )
-    compared = find_versus(request, path.parent)
-    references = modules([compared], files)
     if kernel.template is None and not kernel.c_linkage:
         called = f"::{called}"
-    return Problem(
+    problem = Problem(
         what=f"{path.name}, {FORMAT.label}: its kernel {launch.kernel}",
         name=kernel.name.rpartition("::")[2],
         title=f"{launch.kernel} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape({option.name: option.parameter for option in made})},
-        loads=compared.loads,
+        loads="",
         made=made_text(made),
-        expression=compared.expression,
+        expression="",
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
             _module(path.relative_to(top), kernel, called, names[: len(made)], outputs, launch),
         ),
-        against=compared.called,
-        references=references,
         compiles=True,
     )
+    return with_references(problem, request)
 
 
 def _with_kernels(path: Path) -> str:
@@ -161,15 +157,12 @@ def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
 def dtypes_of(made: Sequence[Made], outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The dtype of each tensor; of an output ``like`` another the other's."""
     dtypes: dict[str, str] = {}
-    for name, call in [*((m.name, m.call or "") for m in made), *outputs]:
+    for name, call in [*((m.name, m.call) for m in made if m.call), *outputs]:
         named = re.search(r"dtype=['\"]?(?:torch\.)?(\w+)", call)
         like = re.search(r"_like\((\w+)", call)
-        maker = call.removeprefix("torch.").partition("(")[0]
-        default = "int64" if maker in ("randint", "arange", "randperm") else "float32"
-        if named:
-            dtypes[name] = named[1]
-        elif call:
-            dtypes[name] = dtypes.get(like[1], "") if like else default
+        is_whole = re.match(r"(torch\.)?(randint|arange|randperm)\b", call)
+        default = dtypes.get(like[1], "") if like else "int64" if is_whole else "float32"
+        dtypes[name] = named[1] if named else default
     return {name: dtype for name, dtype in dtypes.items() if dtype}
 
 

@@ -27,10 +27,9 @@ from workbench.problems.problem import (
 from workbench.problems.user_files import (
     DTYPES,
     Versus,
-    compared_with,
     literal,
-    modules,
     study_name,
+    with_references,
 )
 from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
@@ -131,9 +130,8 @@ def read_flashinfer_bench(request: Request) -> Problem:
         written = outputs if solution.spec.destination_passing_style else {}
     call = reference.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
     compiled = Versus("torch.compile of the reference", reference.loads, call)
-    references = compared_with(request, path.parent, [reference] if solution else [], compiled)
     shown = f"with the solution {solution.name}" if solution else "without a solution"
-    return Problem(
+    problem = Problem(
         what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {shown}",
         name=data.name,
         title=solution.name if solution else data.name,
@@ -144,10 +142,10 @@ def read_flashinfer_bench(request: Request) -> Problem:
         made="given.workload(INPUTS, OUTPUTS, shape, generator, __file__)",
         expression=reference.expression,
         baseline=tried,
-        references=modules(references, files),
         against=reference.called,
         itself=solution is None,
     )
+    return with_references(problem, request, [reference] if solution else [], compiled)
 
 
 def _required(text: bytes, kind: type[S], where: str) -> S:
@@ -197,12 +195,12 @@ def _workloads(
 ) -> tuple[dict[str, GivenShape], dict[str, bytes]]:
     variable = [name for name, axis in data.axes.items() if axis.value is None]
     file = _workload_file(request, path, data.name)
+    if file is None and variable:
+        raise UsageError(
+            f"{path.name} has the variable axes {', '.join(variable)} and no workload",
+            hint="--workload FILE.jsonl gives their values",
+        )
     if file is None:
-        if variable:
-            raise UsageError(
-                f"{path.name} has the variable axes {', '.join(variable)} and no workload",
-                hint="--workload FILE.jsonl gives their values",
-            )
         return {"given": GivenShape({})}, {}
     shapes: dict[str, GivenShape] = {}
     files: dict[str, bytes] = {}
@@ -244,10 +242,8 @@ def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Par
         if spec.type == "scalar":
             parameters[name] = spec.value
         elif spec.type == "safetensors":
-            stored = next(
-                (f for f in (p / spec.path for p in file.resolve().parents) if f.is_file()), None
-            )
-            if stored is None:
+            above = (folder / spec.path for folder in file.resolve().parents)
+            if (stored := next(filter(Path.is_file, above), None)) is None:
                 raise UsageError(
                     f"{file.name}: {spec.path} of input '{name}' is nowhere above it",
                     hint="paths of safetensors are relative to the folder of the data set",
@@ -259,9 +255,8 @@ def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Par
 
 def _solution(request: Request, path: Path, name: str) -> Solution | None:
     """The one named, else the only one of this definition around it."""
-    if request.solution is not None:
-        file = require(request.solution, "file")
-        solution = _required(read_text(file).encode(), Solution, file.name)
+    if (file := request.solution) is not None:
+        solution = _required(read_text(require(file, "file")).encode(), Solution, file.name)
         if solution.definition != name:
             raise UsageError(
                 f"{file.name} is a solution of '{solution.definition}', not of '{name}'",
@@ -272,10 +267,8 @@ def _solution(request: Request, path: Path, name: str) -> Solution | None:
     solutions = (_decoded(read_text(file).encode(), Solution) for file in beside)
     mine = [one for one in solutions if one is not None and one.definition == name]
     if len(mine) > 1:
-        raise UsageError(
-            f"there are {len(mine)} solutions of '{name}'",
-            hint="name one with --solution FILE.json",
-        )
+        what = f"there are {len(mine)} solutions of '{name}'"
+        raise UsageError(what, hint="name one with --solution FILE.json")
     return mine[0] if mine else None
 
 

@@ -85,25 +85,19 @@ class WithoutRuns(SourceFileLoader):
         self, data: Any, path: Any, *, _optimize: int = -1
     ) -> Any:
         tree = ast.parse(data, path)
-        defined, lost, kept = functions(tree), set[str](), []
-        for node in tree.body:
-            if _profiles(node):
-                lost.update(_bound([node]))
-            elif not _runs(node, defined, lost):
-                kept.append(node)
-        tree.body = kept
+        defined, lost = functions(tree), set[str]()
+        for node in list(tree.body):
+            profiles = isinstance(node, ast.With) and any(
+                re.search(r"\bprofiler?\b", ast.unparse(item.context_expr)) for item in node.items
+            )  # with torch.profiler.profile(...) as prof:
+            lost.update(_bound([node]) if profiles else [])
+            if profiles or _runs(node, defined, lost):
+                tree.body.remove(node)
         return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
 
 
 _SCRIPT = re.compile(r"(run_)?(test|bench|main|profile|time_)")
 _BENCHMARKS = ("perf_report", "analyze.kernel")  # decorators of Triton and of nsight-python
-
-
-def _profiles(node: ast.stmt) -> bool:
-    """Whether it is ``with torch.profiler.profile(...) as prof:``."""
-    return isinstance(node, ast.With) and any(
-        re.search(r"\bprofiler?\b", ast.unparse(item.context_expr)) for item in node.items
-    )
 
 
 def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
@@ -500,9 +494,9 @@ def call(
     """Call a function on the inputs: it makes one tensor, or several.
 
     ``data``: they are its one argument, put together again. ``some``: those that it names, if it
-    names all that it takes. For a function that returns nothing, the result is what it was given
-    to write into. Gradients are recorded only for an input that requires one, or a function that
-    calls autograd.
+    names all that it takes, else those that it can read, if these are enough. For a function that
+    returns nothing, the result is what it was given to write into. Gradients are recorded only for
+    an input that requires one, or a function that calls autograd.
     """
     whole, fresh = filled(_named_by(function, inputs) if some else inputs)
     arguments, keywords = ([rebuilt(whole)], {}) if data else bound(function, whole)
@@ -598,7 +592,10 @@ def _named_by(function: Callable[..., Any], inputs: Inputs) -> Inputs:
     parameters = inspect.signature(function).parameters.values()
     required = {p.name for p in parameters if p.default is p.empty}
     named = {p.name: inputs[p.name] for p in parameters if p.name in inputs}
-    return named if named and required <= named.keys() else inputs
+    if named and required <= named.keys():
+        return named
+    reads = read(inputs)
+    return reads if len(required) <= len(reads) else inputs
 
 
 def _is_tensor(value: Any) -> bool:
@@ -796,18 +793,10 @@ class Annotated(File):
         super().__init__(beside, name)
         self.function = function
 
-    @cached_property
-    def module(self) -> ModuleType:
-        """Loaded with a stand-in for nsight, which would start ncu by itself."""
-        before = {n: m for n, m in sys.modules.items() if n.partition(".")[0] == "nsight"}
-        for name in before:
-            del sys.modules[name]
+    def loaded(self) -> ModuleType:
+        """With a stand-in for nsight, which would start ncu by itself."""
         sys.modules["nsight"] = StandIn("nsight")
-        try:
-            return self.loaded()
-        finally:
-            del sys.modules["nsight"]
-            sys.modules.update(before)
+        return super().loaded()
 
     def setup(self, shape: Shape, generator: torch.Generator) -> Inputs:
         """All that stands before the first range binds."""

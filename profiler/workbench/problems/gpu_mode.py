@@ -17,12 +17,11 @@ from workbench.problems.problem import Format, GivenShape, Problem, Request, cal
 from workbench.problems.user_files import (
     Versus,
     bound,
-    compared_with,
     functions,
     literal,
-    modules,
     parameters,
     parsed,
+    with_references,
 )
 from workbench.study.files import read_text, require_readable, stands
 from workbench.words import OWN_EXTRA, Parameter
@@ -89,10 +88,9 @@ def read_gpu_mode(request: Request) -> Problem:
         f"given.call(_reference.{KERNEL}, inputs, data=True)",
         KERNEL,
     )
-    references = modules(compared_with(request, folder, [reference_call]), files)
     shapes = _shapes(task, folder / TASK)
     timed = [name for name, shape in shapes.items() if shape.timed]
-    return Problem(
+    problem = Problem(
         what=f"{folder.name}/, {FORMAT.label}: {len(shapes) - len(timed)} tests, "
         f"{len(timed)} benchmarks, {submission.name}",
         name=folder.name,
@@ -108,10 +106,10 @@ def read_gpu_mode(request: Request) -> Problem:
             f'_given = given.File(__file__, "{SUBMITTED}")',
             f"given.call(_given.{ENTRY}, inputs, data=True)",
         ),
-        references=references,
         against=reference_call.called,
         accepts=f"given.accepted(_reference.{CHECK}, inputs, out)",
     )
+    return with_references(problem, request, [reference_call])
 
 
 def _task(path: Path) -> TaskSpec:

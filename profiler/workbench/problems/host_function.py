@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from workbench import bounds
@@ -28,13 +27,12 @@ from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
     Versus,
     classes,
-    compared_with,
     literal,
-    modules,
     parsed,
     read_input,
     together,
     top_of_includes,
+    with_references,
 )
 from workbench.study.files import readable_text, require_readable
 
@@ -109,19 +107,13 @@ def read_host_function(request: Request) -> Problem:
             raise unknown(f"parameter of {function}()", extra[0], names)
         made = made_text([by_name[name] for name in names])
         setup, made = "", f"given.without({made}, {literal(outputs)})"
-    references = [
-        replace(one, expression=one.expression.replace(", inputs", ", given.read(inputs)"))
-        for one in compared_with(request, path.parent, theirs)
-    ]
-    if not references:
+    if not theirs and not request.versus:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {function} should compute",
             hint=as_versus(wanted),
         )
     shape = {name: one.parameter for name, one in by_name.items() if not one.is_none}
-    if references[0].loads != setup:
-        setup = f"{setup}\n{references[0].loads}"
-    return Problem(
+    problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {function}({', '.join(names)})",
         name=path.stem if function == USUAL else function,
         title=f"{function} of {path.name}",
@@ -129,11 +121,10 @@ def read_host_function(request: Request) -> Problem:
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
         loads=setup,
         made=made,
-        expression=references[0].expression,
+        expression="",
         baseline=calling(f"{path.name}:{function}", loads, call),
-        references=modules(references, files),
-        against=references[0].called,
     )
+    return with_references(problem, request, theirs)
 
 
 def _class_of(challenge: Path) -> str:

@@ -16,13 +16,12 @@ from workbench.problems.user_files import (
     Versus,
     bound,
     classes,
-    compared_with,
     functions,
     gathered,
     literal,
-    modules,
     parameters,
     parsed,
+    with_references,
 )
 
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
@@ -69,10 +68,9 @@ def read_kernelbench(request: Request) -> Problem:
     call = "_model(inputs)"
     eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")
     compiled = Versus(f"torch.compile of {MODEL}", f"{model[:-1]}, compiled=True)", call)
-    references = compared_with(request, path.parent, [eager] if solution else [], compiled)
     alone = f"without {NEW}: its {MODEL} is tried"
     names = parameters(called_of(classes(tree)[MODEL])[0])
-    return Problem(
+    problem = Problem(
         what=f"{path.name}, {FORMAT.label}, {f'with the {NEW} of {tried}' if solution else alone}",
         name=path.stem,
         title=f"{name} of {tried}",
@@ -82,10 +80,10 @@ def read_kernelbench(request: Request) -> Problem:
         exact="_model.double(inputs)",
         expression=call,
         baseline=calling(f"{tried}:{name}", loads, call),
-        references=modules(references, files),
         against=eager.called,
         itself=not solution,
     )
+    return with_references(problem, request, [eager] if solution else [], compiled)
 
 
 FORMAT = Format(

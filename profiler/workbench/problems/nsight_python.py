@@ -22,16 +22,15 @@ from workbench.problems.problem import Format, GivenShape, Problem, Request, cal
 from workbench.problems.user_files import (
     DTYPES,
     Versus,
-    compared_with,
     functions,
     is_plain,
     literal,
-    modules,
     parameters,
     parsed,
     read_input,
     study_name,
     together,
+    with_references,
 )
 from workbench.study.users_code import users_code
 
@@ -76,26 +75,22 @@ def read_nsight_python(request: Request) -> Problem:
     load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
     calls = {name: f"{FILE}.range({literal(name)}, inputs)" for name in ranges}
     ranges_too = [Versus(n, load, calls[n], study_name(f"{n}_range")) for n in others]
-    files = together(path)
-    references = compared_with(request, path.parent, ranges_too)
-    loads = [load, *([references[0].loads] if request.versus else [])]
-    return Problem(
+    problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {node.name}({', '.join(parameters(node))}), "
         f"{len(shapes)} configurations, ranges {', '.join(ranges)}",
         name=node.name,
         title=f"{tried} of {path.name}:{node.name}",
-        files=files,
+        files=together(path),
         shapes=shapes,
         default_shape=default_shape,
-        loads="\n".join(dict.fromkeys(loads)),
+        loads=load,
         made=f"{FILE}.setup(shape, generator)",
-        expression=references[0].expression if request.versus else calls[tried],
+        expression=calls[tried],
         baseline=calling(f"{path.name}:{tried}", load, calls[tried]),
-        references=modules(references, files),
-        against=references[0].called if request.versus else "",
-        itself=not request.versus,
+        itself=True,
         ranges=bool(ranges_too),
     )
+    return with_references(problem, request, ranges_too)
 
 
 def _pick(request: Request, path: Path, tree: ast.Module) -> ast.FunctionDef:

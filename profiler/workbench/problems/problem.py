@@ -84,7 +84,7 @@ class Problem:
     references: tuple[Module, ...] = ()
     exact: str = ""
     accepts: str = ""
-    against: str = "its reference"
+    against: str = ""
     itself: bool = False
     compiles: bool = False
     ranges: bool = False

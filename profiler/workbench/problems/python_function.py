@@ -21,16 +21,15 @@ from workbench.problems.user_files import (
     Versus,
     bound,
     classes,
-    compared_with,
     functions,
     gathered,
     literal,
-    modules,
     parameters,
     parsed,
     plain_value,
     read_input,
     required_parameters,
+    with_references,
 )
 from workbench.study.files import stands
 from workbench.study.front_ends import how_to_install
@@ -137,24 +136,21 @@ def _read(request: Request) -> Problem:
         f"given.call(_versus.{REFERENCE}, inputs, some=True)",
     )
     has_own = REFERENCE in functions(tree) and not request.versus
-    references = compared_with(request, path.parent, [theirs] if has_own else [], compiled)
-    itself = not references or references[0] is compiled
     drawn = "{}" if not has_inputs else _own_inputs(tree, names)
     shown = f"its function {function}({', '.join(names)})"
-    return Problem(
+    problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {shown}",
         name=function,
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
-        loads=f"{load}\n{'' if itself else references[0].loads}",
+        loads=load,
         made=f"{drawn} | {made_text(taken)}" if taken else drawn,
-        expression=call if itself else references[0].expression,
+        expression=call,
         baseline=calling(f"{path.name}:{function}", load, call),
-        references=modules(references, files),
-        against=references[0].called if references else "",
-        itself=itself,
+        itself=True,
     )
+    return with_references(problem, request, [theirs] if has_own else [], compiled)
 
 
 def pick(path: Path, tree: ast.Module, wanted: str) -> str:

@@ -10,14 +10,13 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 
 from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError, nearest
-from workbench.problems.problem import STUDY_FILE, Module, Request, calling, require, split
+from workbench.problems.problem import STUDY_FILE, Problem, Request, calling, require, split
 from workbench.study.files import (
     no_file,
     read_text,
@@ -43,7 +42,7 @@ LAUNCH_HINT = (
     "such as --launch 'softmax[(rows,), 256](x, out, cols)': grid, block and, if it needs any, "
     "bytes of shared memory, in terms of inputs, x.shape[0], x.numel() and cdiv(a, b)"
 )
-_CHEVRONS = re.compile(r"\s*([\w:<>,\s]+?)\s*<<<(.*)>>>\s*(\(.*\))\s*", re.DOTALL)
+_LAUNCH = re.compile(r"\s*([\w:<>,\s]+?)\s*(?:<<<(.*)>>>|\[(.*?)\])\s*(\(.*\))\s*", re.DOTALL)
 _ARITHMETIC = (
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.BinOp, ast.UnaryOp),
     *(ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Subscript, ast.Attribute, ast.Call),
@@ -174,23 +173,16 @@ class LaunchCall:
 
 def read_launch(text: str, names: Collection[str]) -> LaunchCall:
     """Read the value of ``--launch``; ``names`` are the inputs and outputs. Raises UsageError."""
-    match = _CHEVRONS.fullmatch(text)
-    kernel, rest = ("", text)
-    if match:
-        kernel, rest = match[1].strip(), f"kernel[{match[2]}]{match[3]}"
-    elif "[" in text and "<" in text.partition("[")[0]:
-        kernel, _, after = text.partition("[")
-        kernel, rest = kernel.strip(), f"kernel[{after}"
-    node = _parsed(rest, LAUNCH_HINT)
+    match = _LAUNCH.fullmatch(text)
+    node = _parsed(f"_[{match[2] or match[3]}]{match[4]}" if match else text, LAUNCH_HINT)
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)) or node.keywords:
         raise UsageError(f"--launch '{text}' is no launch", hint=LAUNCH_HINT)
     extents = node.func.slice
     if not isinstance(extents, ast.Tuple) or len(extents.elts) not in (2, 3):
         raise UsageError(f"--launch '{text}' gives no grid and block", hint=LAUNCH_HINT)
     _check_sizes(f"--launch '{text}'", (*extents.elts, *node.args), names, LAUNCH_HINT)
-    kernel = kernel or ast.unparse(node.func.value)
     return LaunchCall(
-        kernel=kernel,
+        kernel=match[1].strip() if match else ast.unparse(node.func.value),
         extents=", ".join(map(ast.unparse, extents.elts)),
         arguments=tuple(map(ast.unparse, node.args)),
     )
@@ -452,26 +444,23 @@ class Versus:
     name: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-    def module(self, taken: Mapping[str, object] = MappingProxyType({})) -> Module:
-        name = self.name or variant_name(self.called, taken)
-        return calling(self.called, self.loads, self.expression, name)
 
+def with_references(
+    problem: Problem,
+    request: Request,
+    theirs: Sequence[Versus] = (),
+    compiled: Versus | None = None,
+) -> Problem:
+    """Add the variants of what ``--vs`` names, and of ``theirs``, the references of the format;
+    ``compiled`` is what ``--vs compile`` means. The first one is the reference of a problem that
+    names none, but for ``compiled`` and for ranges.
 
-def compared_with(
-    request: Request, folder: Path, references: Sequence[Versus], compiled: Versus | None = None
-) -> list[Versus]:
-    """List what ``--vs`` names, then the references of the format. ``compiled`` is what ``--vs
-    compile`` means. Raises what ``find_versus`` does.
+    Raises what ``find_versus`` does, and UsageError where two different files have one name.
     """
-    if compiled and request.versus == COMPILE:
-        return [compiled, *references]
-    return [*([find_versus(request, folder)] if request.versus else []), *references]
-
-
-def modules(references: Sequence[Versus], files: dict[str, bytes]) -> tuple[Module, ...]:
-    """Variants of the references, whose files are added to those of a problem. Raises UsageError
-    where two different files have one name.
-    """
+    references, files = list(theirs), dict(problem.files)
+    if request.versus:
+        named = compiled if request.versus == COMPILE else None
+        references.insert(0, named or find_versus(request))
     for reference in references:
         for name in reference.files.keys() & files.keys():
             if reference.files[name] not in (files[name], b"") and files[name]:
@@ -480,14 +469,26 @@ def modules(references: Sequence[Versus], files: dict[str, bytes]) -> tuple[Modu
                     hint=f"copy one of them to another name than {Path(name).name}",
                 )
         files |= {n: data for n, data in reference.files.items() if data or n not in files}
-    return tuple(reference.module(files) for reference in references)
+    modules = tuple(
+        calling(one.called, one.loads, one.expression, one.name or variant_name(one.called, files))
+        for one in references
+    )
+    problem = replace(problem, files=files, references=modules)
+    if problem.against or not references or (problem.ranges and not request.versus):
+        return problem
+    first = references[0]
+    if first is not compiled:
+        loads = "\n".join(dict.fromkeys(filter(None, (problem.loads, first.loads))))
+        problem = replace(problem, loads=loads, expression=first.expression, itself=False)
+    return replace(problem, against=first.called)
 
 
-def find_versus(request: Request, folder: Path) -> Versus:
-    """Raises UsageError for what names nothing, EnvironmentLacks for a package that is missing.
-
-    ``folder`` is that of the problem: a file beside it needs no path.
+def find_versus(request: Request) -> Versus:
+    """Raises UsageError for what names nothing, EnvironmentLacks for a package that is missing. A
+    file beside the problem's needs no path.
     """
+    source = request.source
+    folder = source if source.is_dir() else source.parent
     text = request.versus
     file = text.partition(":")[0]
     if file.endswith(".py") or "/" in file:

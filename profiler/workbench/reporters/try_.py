@@ -131,7 +131,7 @@ def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) 
 
 
 def checked_by(problem: Problem, trial: Learned) -> str:
-    against = "itself" if problem.itself else problem.against
+    against = "itself" if problem.itself else problem.against or "its reference"
     if trial.exact:
         text = f"checked against {against} in float64"
     else:
