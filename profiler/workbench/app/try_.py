@@ -236,20 +236,10 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     the source or the options.
     """
     path, function = split(str(source))
-    path = as_script(path)
-    request = Request(
-        source=path,
-        function=function,
-        inputs=tuple(asked.inputs),
-        outputs=tuple(asked.outputs),
-        versus=asked.versus,
-        launch=asked.launch,
-        solution=asked.solution,
-        workload=asked.workload,
-        range=asked.range,
-        name=asked.keep,
-        elsewhere=executor.at_once,
-    )
+    named = {name: getattr(asked, name) for name in (*detect.OPTIONS, "versus")}
+    named |= {"inputs": tuple(asked.inputs), "outputs": tuple(asked.outputs)}
+    there = executor.at_once
+    request = Request(as_script(path), function, name=asked.keep, elsewhere=there, **named)
     destination = require_free(asked.keep, asked.project) if asked.keep else None
     problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
     root = asked.folder or scratch(request, problem)
@@ -271,10 +261,8 @@ def as_script(path: Path) -> Path:
     if path.suffix != ".ipynb" or not path.is_file():
         return path
     try:
-        cells = [
-            c["source"] for c in json_data(contents(path))["cells"] if c["cell_type"] == "code"
-        ]
-        texts = ["".join(cell) for cell in cells]
+        cells = json_data(contents(path))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{path} is no notebook: {error}", hint="name one of Jupyter") from None
     python = (text for text in texts if not text.lstrip().startswith("%%"))
@@ -317,9 +305,9 @@ def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attemp
 def compiled(done: Attempt) -> Built | Failed:
     """Compile it, as ``workbench build`` does without a GPU."""
     workspace = find_workspace(done.folder)
-    study, names = workspace.study(done.study), [done.problem.baseline.name]
     limit = workspace.config.limits.seconds_per_step
-    return build_only(study, names, ARCH, limit, lambda event: None)[0]
+    names = [done.problem.baseline.name]
+    return build_only(workspace.study(done.study), names, ARCH, limit, lambda event: None)[0]
 
 
 def require_free(name: str, project: Path | None) -> Path:
@@ -348,12 +336,13 @@ def kept(done: Attempt, root: Path) -> Path:
     command was faster.
     """
     parts = [Path(part, done.study) for part in ("ablations", "kernels")]
+    mark = parts[0] / KEEPING
     with alone(root), temporary_folder(".workbench-keep-", root) as copy:
         require_none(root, done.study)
-        for path in (path for part in parts for path in sorted((done.folder / part).rglob("*"))):
-            if path.is_file() and "__pycache__" not in path.parts:
-                write_bytes(copy / path.relative_to(done.folder), path.read_bytes())
-        mark = parts[0] / KEEPING
+        for part in parts:
+            for path in sorted((done.folder / part).rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    write_bytes(copy / path.relative_to(done.folder), path.read_bytes())
         write_bytes(copy / mark, b"")
         for part in parts:
             require_inside(root / part, root)

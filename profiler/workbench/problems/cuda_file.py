@@ -24,11 +24,10 @@ from workbench.problems.user_files import (
     COMPILE,
     LaunchCall,
     Made,
+    gathered,
     read_input,
     read_launch,
     read_output,
-    together,
-    top_of_includes,
     with_references,
 )
 from workbench.study.files import readable_text, require_readable
@@ -40,8 +39,7 @@ def read_cuda_file(request: Request) -> Problem:
     """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
     path = request.source
     require_readable(path, bounds.SOURCE)
-    top = top_of_includes(path)
-    files = together(path, top)
+    source, files = gathered(path)
     text = expand_includes(path, errors="replace")
     kernels = entries(text) or entries(readable_text(path))  # a header may be no C++
     if not kernels:
@@ -80,14 +78,9 @@ def read_cuda_file(request: Request) -> Problem:
             hint=f"such as --launch '{called}<...><<<grid, block>>>(...)'",
         )
     if kernel.template is None:
-        every = {option.name: option for option in made}
-        require_fit(
-            kernel.name,
-            parameters_of(kernel.parameters),
-            launch.arguments,
-            every,
-            dtypes_of(made, outputs),
-        )
+        every, types = {option.name: option for option in made}, dtypes_of(made, outputs)
+        wanted = parameters_of(kernel.parameters)
+        require_fit(kernel.name, wanted, launch.arguments, every, types)
     if not request.versus or request.versus == COMPILE:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
@@ -107,7 +100,7 @@ def read_cuda_file(request: Request) -> Problem:
         baseline=Module(
             "baseline",
             f"{path.name}:{launch.kernel}",
-            _module(path.relative_to(top), kernel, called, names[: len(made)], outputs, launch),
+            _module(source, kernel, called, names[: len(made)], outputs, launch),
         ),
         compiles=True,
     )
@@ -167,7 +160,7 @@ def dtypes_of(made: Sequence[Made], outputs: Sequence[tuple[str, str]]) -> dict[
 
 
 def _module(
-    path: Path,
+    source: str,
     entry: Entry,
     kernel: str,
     inputs: Sequence[str],
@@ -180,7 +173,7 @@ def _module(
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{path.as_posix()}", "{kernel}", compiler="{PROGRAM}"{more})
+kernel = cuda.kernel("{source}", "{kernel}", compiler="{PROGRAM}"{more})
 
 
 def cdiv(a, b):

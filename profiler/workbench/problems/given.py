@@ -316,9 +316,7 @@ def seeded(generator: torch.Generator) -> Iterator[None]:
 
 def made(call: str, generator: torch.Generator) -> torch.Tensor:
     """A tensor in the grammar of ``--input``: ``randn(4096, 8192, dtype=float16)``."""
-    node = ast.parse(call, mode="eval").body
-    assert isinstance(node, ast.Call)
-    assert isinstance(node.func, ast.Name)
+    node: Any = ast.parse(call, mode="eval").body
     sizes = [ast.literal_eval(argument) for argument in node.args]
     named = {k.arg: ast.unparse(k.value).strip("'\"") for k in node.keywords}
     dtype = getattr(torch, named["dtype"]) if "dtype" in named else None
@@ -540,9 +538,7 @@ def afterwards(inputs: Inputs, out: Any, changed: Sequence[str]) -> Any:
         return {**out, **left}
     made = out if isinstance(out, tuple | list) else () if out is None else (out,)
     addresses = {value.data_ptr() for value in inputs.values() if hasattr(value, "data_ptr")}
-    return only(
-        (*(tensor for tensor in made if tensor.data_ptr() not in addresses), *left.values())
-    )
+    return only([*(t for t in made if t.data_ptr() not in addresses), *left.values()])
 
 
 def only(out: Any) -> Any:
@@ -686,14 +682,12 @@ def put(inputs: Inputs, names: Sequence[str], out: Any) -> Any:
     Returns the results before them; all of a reference that changes these inputs itself.
     """
     results = list(out) if isinstance(out, tuple | list) else [out]
-    last = results[-len(names) :]
-    if [getattr(tensor, "shape", None) for tensor in last] != [
-        inputs[name].shape for name in names
-    ]:
+    pairs = [*zip([inputs[name] for name in names], results[-len(names) :], strict=False)]
+    if len(pairs) < len(names) or any(getattr(b, "shape", None) != a.shape for a, b in pairs):
         return out
-    for name, result in zip(names, last, strict=True):
-        if result.data_ptr() != inputs[name].data_ptr():
-            inputs[name].copy_(result)
+    for target, result in pairs:
+        if result.data_ptr() != target.data_ptr():
+            target.copy_(result)
     return only(results[: -len(names)]) if len(results) > len(names) else None
 
 

@@ -50,10 +50,6 @@ class TaskSpec(msgspec.Struct, frozen=True):
     lang: str = "py"
     multi_gpu: bool = False
 
-    @property
-    def sources(self) -> dict[str, str]:
-        return {file.name: file.source for file in self.files or ()}
-
 
 def is_task(path: Path) -> bool:
     """A folder with a ``task.yml``, that file, or a Python file beside one."""
@@ -68,8 +64,9 @@ def read_gpu_mode(request: Request) -> Problem:
     folder = path if path.is_dir() else path.parent
     task = _task(folder / TASK)
     submission = _submission(request, path, folder)
-    files = _files(task, folder, submission)
-    reference = parsed(folder / task.sources.get(REFERENCE, REFERENCE))
+    sources = {REFERENCE: REFERENCE, **{file.name: file.source for file in task.files or ()}}
+    files = _files(sources, folder, submission)
+    reference = parsed(folder / sources[REFERENCE])
     for function in (GENERATE, CHECK, KERNEL):
         if function not in bound(reference):
             raise UsageError(
@@ -149,9 +146,9 @@ def _submission(request: Request, path: Path, folder: Path) -> Path:
     )
 
 
-def _files(task: TaskSpec, folder: Path, submission: Path) -> dict[str, bytes]:
+def _files(sources: dict[str, str], folder: Path, submission: Path) -> dict[str, bytes]:
     contents = {}
-    for name, source in task.sources.items():
+    for name, source in sources.items():
         if source == SUBMISSION or name == EVAL:
             continue
         file = folder / source
@@ -162,7 +159,6 @@ def _files(task: TaskSpec, folder: Path, submission: Path) -> dict[str, bytes]:
             )
         require_readable(file, bounds.BESIDE)
         contents[name] = file.read_bytes()
-    contents.setdefault(REFERENCE, (folder / REFERENCE).read_bytes())
     return contents | {SUBMITTED: read_text(submission, bounds.SOURCE).encode()}
 
 

@@ -6,7 +6,6 @@ out, int n)``: nvcc compiles the file, and ctypes calls the function with the te
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +26,11 @@ from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
     Versus,
     classes,
+    gathered,
     literal,
     parsed,
     read_input,
     together,
-    top_of_includes,
     with_references,
 )
 from workbench.study.files import readable_text, require_readable
@@ -78,14 +77,12 @@ def read_host_function(request: Request) -> Problem:
     # A function whose every tensor may be written changes them in place.
     reads = any(one.is_read_only for one in wanted if one.is_pointer)
     outputs = [one.name for one in wanted if reads and one.is_pointer and not one.is_read_only]
-    top = top_of_includes(path)
-    files = together(path, top)
-    source = path.relative_to(top).as_posix()
+    source, files = gathered(path)
     binding = f"{path.stem}_{function}.py"
     files[binding] = _binding(source, function, wanted).encode()
     loads = f'_given = given.File(__file__, "{binding}")'
     call = f"given.call(_given.{function}, inputs)"
-    theirs: list[Versus] = []
+    theirs, setup = list[Versus](), ""
     if challenge.is_file() and not by_name:
         task = _class_of(challenge)
         files |= together(challenge)
@@ -106,7 +103,7 @@ def read_host_function(request: Request) -> Problem:
         if extra := [name for name in by_name if name not in names]:
             raise unknown(f"parameter of {function}()", extra[0], names)
         made = made_text([by_name[name] for name in names])
-        setup, made = "", f"given.without({made}, {literal(outputs)})"
+        made = f"given.without({made}, {literal(outputs)})"
     if not theirs and not request.versus:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {function} should compute",
@@ -130,8 +127,7 @@ def read_host_function(request: Request) -> Problem:
 def _class_of(challenge: Path) -> str:
     """Raises UsageError for a file without a class that gives tests."""
     for name, node in classes(parsed(challenge)).items():
-        methods = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
-        if "reference_impl" in methods:
+        if any(getattr(one, "name", "") == "reference_impl" for one in node.body):
             return name
     raise UsageError(
         f"{challenge} has no class with reference_impl()",

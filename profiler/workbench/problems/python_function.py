@@ -103,8 +103,8 @@ def _read(request: Request) -> Problem:
     taken = [item for item in made if item.name not in defaults]
     settings: dict[str, Parameter | None] = {}
     if constructor is not None:
-        settings = {m.name: m.value for m in taken if m.name in parameters(constructor)}
-        settings = {name: value for name, value in settings.items() if name not in names}
+        own = {*parameters(constructor)} - {*names}
+        settings = {item.name: item.value for item in taken if item.name in own}
         taken = [item for item in taken if item.name not in settings]
         if missing := [n for n in required_parameters(constructor) if n not in settings]:
             raise UsageError(
@@ -136,7 +136,8 @@ def _read(request: Request) -> Problem:
         f"given.call(_versus.{REFERENCE}, inputs, some=True)",
     )
     has_own = REFERENCE in functions(tree) and not request.versus
-    drawn = "{}" if not has_inputs else _own_inputs(tree, names)
+    drawn = ", ".join(f"{name}=shape[{literal(name)}]" for name in defaults)
+    drawn = f"given.named({FILE}.{INPUTS}({drawn}), {literal(names)})" if has_inputs else "{}"
     shown = f"its function {function}({', '.join(names)})"
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {shown}",
@@ -242,11 +243,7 @@ def launched(path: Path, kernel: ast.FunctionDef) -> str:
 def _launches(node: ast.FunctionDef) -> bool:
     """Whether a function has a launch: ``kernel[grid](...)``, or ``kernel(...).launch(...)``."""
     calls = (inner.func for inner in ast.walk(node) if isinstance(inner, ast.Call))
-    return any(
-        isinstance(called, ast.Subscript)
-        or (isinstance(called, ast.Attribute) and called.attr == "launch")
-        for called in calls
-    )
+    return any(isinstance(f, ast.Subscript) or getattr(f, "attr", "") == "launch" for f in calls)
 
 
 def wrapped(path: Path, name: str) -> str:
@@ -261,22 +258,19 @@ def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | No
     """What a call of a torch.nn.Module or an autograd.Function takes, and the constructor of the
     former, both without their first parameter. Raises UsageError for a class without forward().
     """
-    methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
-    empty = ast.parse("def __init__(self): ...").body[0]
-    assert isinstance(empty, ast.FunctionDef)
+    empty = ast.parse("def __init__(self): ...").body
+    methods = {one.name: one for one in (*empty, *node.body) if isinstance(one, ast.FunctionDef)}
     if "forward" not in methods:
         raise UsageError(f"{node.name} has no forward()", hint="name a class that has one")
     is_module = not any("Function" in ast.unparse(base) for base in node.bases)
-    pair = [methods["forward"], methods.get("__init__", empty)]
-    for method in pair:
+    for method in (methods["forward"], methods["__init__"]):
         del (method.args.posonlyargs or method.args.args)[:1]
-    return pair[0], pair[1] if is_module else None
+    return methods["forward"], methods["__init__"] if is_module else None
 
 
 def is_kernel(node: ast.FunctionDef) -> bool:
     """Whether a decorator makes it a kernel, which only a launch can call."""
-    called = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
-    return any(ast.unparse(mark) in JIT for mark in called)
+    return any(ast.unparse(mark).partition("(")[0] in JIT for mark in node.decorator_list)
 
 
 def require_inputs(
@@ -332,12 +326,6 @@ def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
             raise UsageError(what, hint=hint)
         values[name] = value
     return values
-
-
-def _own_inputs(tree: ast.Module, names: Sequence[str]) -> str:
-    taken = parameters(functions(tree)[INPUTS])
-    keywords = ", ".join(f"{name}=shape[{literal(name)}]" for name in taken)
-    return f"given.named({FILE}.{INPUTS}({keywords}), {literal(list(names))})"
 
 
 def made_text(made: Sequence[Made]) -> str:

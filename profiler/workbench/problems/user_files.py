@@ -128,20 +128,14 @@ def _dtype(option: str, node: ast.Call) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class Call:
-    """``target`` is dotted; ``arguments`` are text of the dict ``inputs``, None for a bare name."""
-
-    target: str
-    arguments: str | None
-
-
-def read_call(text: str) -> Call:
-    """Read the value of ``--vs``: a name, or a call of plain arguments. Raises UsageError."""
+def read_call(text: str) -> tuple[str, str | None]:
+    """Read the value of ``--vs``: a dotted name and its plain arguments, as text of the dict
+    ``inputs``; None for a name alone. Raises UsageError.
+    """
     hint = "such as --vs torch.softmax or --vs 'torch.softmax(x, dim=-1)'"
     node = _parsed(text, hint)
     if _dotted(node):
-        return Call(ast.unparse(node), None)
+        return ast.unparse(node), None
     if isinstance(node, ast.Call) and _dotted(node.func):
         words = [("", one) for one in node.args]
         words += [(f"{one.arg or '**'}=", one.value) for one in node.keywords]
@@ -152,7 +146,7 @@ def read_call(text: str) -> Call:
                 else f"{word}{ast.unparse(value)}"
                 for word, value in words
             )
-            return Call(ast.unparse(node.func), ", ".join(texts))
+            return ast.unparse(node.func), ", ".join(texts)
     raise UsageError(f"--vs '{text}' is neither a name nor a call of inputs", hint=hint)
 
 
@@ -274,8 +268,14 @@ def gathered(path: Path) -> tuple[str, dict[str, bytes]]:
     """The name of a file among those that come along, and these: see ``together``.
 
     A file with relative imports, or with imports from its own package, comes as a part of that
-    package. An ``__init__.py`` that none of them imports a name from comes empty.
+    package. An ``__init__.py`` that none of them imports a name from comes empty. A source of C++
+    comes with what it includes from the folders above its own.
     """
+    if path.suffix != ".py":
+        included = _INCLUDE.findall(readable_text(path))
+        levels = max((n.count("../") for n in included if n.startswith("../")), default=0)
+        root = path.parents[min(levels, len(path.parents) - 1)]
+        return path.relative_to(root).as_posix(), together(path, root)
     imports = list(_imports(parsed(path)))
     levels = max((level for level, _, _ in imports), default=0)
     root = package_root(path)
@@ -325,13 +325,6 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
         if file.suffix in TEXT[1:]:
             contents[name] = contents[name].decode("utf-8-sig", "replace").encode()
     return contents
-
-
-def top_of_includes(path: Path) -> Path:
-    """The folder that has a source of C++ and what it includes from the folders above its own."""
-    included = _INCLUDE.findall(readable_text(path))
-    levels = max((name.count("../") for name in included if name.startswith("../")), default=0)
-    return path.parents[min(levels, len(path.parents) - 1)]
 
 
 def header_elsewhere(path: Path, name: str) -> Path | None:
@@ -419,13 +412,11 @@ def parameters(node: ast.FunctionDef) -> list[str]:
 
 
 def required_parameters(node: ast.FunctionDef) -> list[str]:
-    arguments = node.args
-    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
-    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return [
-        *positional[: len(positional) - len(arguments.defaults)],
-        *(argument.arg for argument, default in named if default is None),
-    ]
+    names, arguments = parameters(node), node.args
+    positional = len(names) - len(arguments.kwonlyargs)
+    named = zip(names[positional:], arguments.kw_defaults, strict=True)
+    required = names[: positional - len(arguments.defaults)]
+    return [*required, *(name for name, default in named if default is None)]
 
 
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried
@@ -493,22 +484,21 @@ def find_versus(request: Request) -> Versus:
     file = text.partition(":")[0]
     if file.endswith(".py") or "/" in file:
         return _of_file(text, folder)
-    call = read_call(text)
-    package = call.target.partition(".")[0]
-    if package == call.target:
+    target, arguments = read_call(text)
+    package = target.partition(".")[0]
+    if package == target:
         raise UsageError(
             f"--vs '{text}' names no package and no file",
-            hint=f"such as --vs torch.softmax or --vs FILE:{call.target}",
+            hint=f"such as --vs torch.softmax or --vs FILE:{target}",
         )
     if not request.elsewhere and find_spec(package) is None:
         raise EnvironmentLacks(
             f"--vs {text}: the Python package '{package}' is not installed here",
             hint=f"{how_to_install(package)}, or name another to compare with",
         )
-    loads = f'_versus = given.Dotted("{call.target}")'
-    if call.arguments is None:
-        return Versus(text, loads, "given.compared(_versus, inputs)")
-    return Versus(text, loads, f"_versus({call.arguments})")
+    loads = f'_versus = given.Dotted("{target}")'
+    call = "given.compared(_versus, inputs)" if arguments is None else f"_versus({arguments})"
+    return Versus(text, loads, call)
 
 
 def _of_file(text: str, folder: Path) -> Versus:

@@ -153,15 +153,13 @@ def work(shape):
 
 
 def _shape(parameters: Mapping[str, object], timed: bool, name: str, problem: Problem) -> str:
-    flags = {} if timed else {"profiled": False}
+    flags: dict[str, object] = {} if timed else {"profiled": False}
     if timed and name != problem.default_shape:
         flags["captured"] = False
-    are_names = all(
-        key.isidentifier() and key not in ("profiled", "captured") for key in parameters
-    )
+    are_names = all(k.isidentifier() and k not in ("profiled", "captured") for k in parameters)
     written = {**flags, **parameters} if are_names else flags
-    said = [f"{key}={literal(value)}" for key, value in written.items()]
-    return ", ".join([*said, *([] if are_names else [f"**{literal(dict(parameters))}"])])
+    more = [] if are_names else [f"**{literal(dict(parameters))}"]
+    return ", ".join([*(f"{key}={literal(value)}" for key, value in written.items()), *more])
 
 
 def ladder_text(problem: Problem) -> str:
