@@ -7,8 +7,9 @@ Keys that a record does not have are passed over: a newer version may write more
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from statistics import fmean, median
 from typing import Annotated, Any, ClassVar
 
 import msgspec
@@ -350,6 +351,20 @@ def are_apart(in_session: float, by_referee: float, anchors: float = 0.0) -> boo
 def allowed_apart(microseconds: float) -> float:
     """Return how many microseconds the referee may see more or less of a call of so many."""
     return max(APART * microseconds, APART_US)
+
+
+def measured_in(every: Iterable[Series]) -> Mapping[str, tuple[float, float]]:
+    """Microseconds and thousands of cycles of a chained call of each variant."""
+    chained = grouped(
+        (series.variant, (time, time * median(series.mhz or (1.0,))))
+        for series in every
+        if series.regime == Regime.CHAINED and not series.control
+        for time in [median(series.microseconds)]
+    )
+    return {
+        name: (fmean(time for time, _ in many), fmean(cycles for _, cycles in many))
+        for name, many in chained.items()
+    }
 
 
 class Session(Record, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import fmean, geometric_mean, median
+from statistics import geometric_mean, median
 
 import msgspec
 
@@ -28,6 +28,7 @@ from workbench.evidence.records import (
     Timing,
     Witness,
     are_apart,
+    measured_in,
 )
 from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.comparison import Comparison, compare
@@ -1015,14 +1016,10 @@ def referee_gate(
 
 def anchors_apart(timing: Timing, witness: Witness) -> float:
     """The microseconds by which the anchor's call takes longer in sessions than by the referee."""
-    chained = [
-        median(series.microseconds)
-        for series in timing.by_variant.get(witness.anchor, ())
-        if series.regime == Regime.CHAINED and not series.control
-    ]
-    if not chained or witness.anchor_microseconds is None:
+    measured = measured_in(timing.by_variant.get(witness.anchor, ())).get(witness.anchor)
+    if measured is None or witness.anchor_microseconds is None:
         return 0.0
-    return fmean(chained) - witness.anchor_microseconds
+    return measured[0] - witness.anchor_microseconds
 
 
 def least_by_referee(min_speedup: float) -> float:

@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from operator import is_
+from functools import partial
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -37,84 +38,22 @@ FLAG = re.compile(
 def _flags() -> Iterator[ProcessSetting]:
     for reader in filter(FLAG.match, dir(torch._C)):
         writer = re.sub(r"^_get_(\w+)_sdp_enabled$", r"_get_sdp_use_\1", reader)
-        write = getattr(torch._C, writer.replace("_get_", "_set_"), None)
-        if write is not None:
-            yield _flag(getattr(torch._C, reader), write)
+        if write := getattr(torch._C, writer.replace("_get_", "_set_"), None):
+            yield ProcessSetting(getattr(torch._C, reader), partial(_spread, write))
 
 
-def _flag(read: Callable[[], Any], write: Callable[..., None]) -> ProcessSetting:
-    return ProcessSetting(read, lambda value: write(*value if type(value) is tuple else (value,)))
+def _spread(write: Callable[..., None], value: Any) -> None:
+    write(*value if type(value) is tuple else (value,))
 
 
 # torch has two ways to set the precision of float32. It refuses to read by the older one what was
 # set by the newer (``fp32_precision``), of which releases before 2.9 have none.
-OLDER: tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...] = (
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
-    (torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32),
+OLDER = (
+    ProcessSetting(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    ProcessSetting(torch._C._get_cudnn_allow_tf32, torch._C._set_cudnn_allow_tf32),
 )
 HAS_NEWER = hasattr(torch._C, "_get_fp32_precision_getter")
-NEWER = [("generic", "all")] + [
-    (backend, operation)
-    for backend in ("cuda", "mkldnn")
-    for operation in ("all", "matmul", "conv", "rnn")
-]
-
-
-def _precision() -> tuple[Any, ...]:
-    """None for what torch refuses to read."""
-    values: list[Any] = []
-    for read, _ in OLDER:
-        try:
-            values.append(read())
-        except RuntimeError:
-            values.append(None)
-    newer = NEWER if HAS_NEWER else ()
-    return (*values, *(torch._C._get_fp32_precision_getter(*place) for place in newer))
-
-
-def _set_precision(wanted: tuple[Any, ...]) -> None:
-    for (_, write), value, now in zip(OLDER, wanted, _precision(), strict=False):
-        if value is not None and value != now:
-            write(value)
-    # The older way has set these too.
-    for place, value in zip(NEWER, wanted[len(OLDER) :], strict=False):
-        torch._C._set_fp32_precision_setter(*place, value)
-
-
-def _default_device() -> torch.device | None:
-    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    return context.device if context is not None else None
-
-
-def _modes(kind: str, *which: None) -> ProcessSetting:
-    """The depth of a stack of torch's modes, which is only ever cut down to what it was."""
-    depth = getattr(torch._C, f"_len_torch_{kind}_stack")
-    leave = getattr(torch._C, f"_pop_torch_{kind}_stack")
-
-    def cut(before: int) -> None:
-        while depth() > before:
-            leave(*which)
-
-    return ProcessSetting(depth, cut)
-
-
-SETTINGS = (
-    *_flags(),
-    ProcessSetting(torch.is_grad_enabled, torch._C._set_grad_enabled),
-    ProcessSetting(torch.is_anomaly_enabled, torch._C.set_anomaly_enabled),
-    ProcessSetting(_precision, _set_precision),
-    ProcessSetting(torch.get_default_dtype, torch.set_default_dtype),
-    ProcessSetting(
-        lambda: (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        ),
-        lambda both: torch.use_deterministic_algorithms(both[0], warn_only=both[1]),
-    ),
-    ProcessSetting(_default_device, torch.set_default_device),
-    _modes("function"),
-    _modes("dispatch", None),
-)
+NEWER = ("generic", "all"), *product(("cuda", "mkldnn"), ("all", "matmul", "conv", "rnn"))
 UNREADABLE = object()
 
 
@@ -125,17 +64,40 @@ def _value(setting: ProcessSetting) -> Any:
         return UNREADABLE
 
 
+def _precision() -> tuple[Any, ...]:
+    newer = NEWER if HAS_NEWER else ()
+    return (*map(_value, OLDER), *(torch._C._get_fp32_precision_getter(*at) for at in newer))
+
+
+def _set_precision(wanted: tuple[Any, ...]) -> None:
+    for setting, value, now in zip(OLDER, wanted, _precision(), strict=False):
+        if value is not UNREADABLE and value != now:
+            setting.write(value)
+    # The older way has set these too.
+    for place, value in zip(NEWER, wanted[len(OLDER) :], strict=False):
+        torch._C._set_fp32_precision_setter(*place, value)
+
+
+def _default_device() -> torch.device | None:
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return context.device if context is not None else None
+
+
+SETTINGS = (
+    *_flags(),
+    ProcessSetting(torch.is_grad_enabled, torch._C._set_grad_enabled),
+    ProcessSetting(torch.is_anomaly_enabled, torch._C.set_anomaly_enabled),
+    ProcessSetting(_precision, _set_precision),
+    ProcessSetting(torch.get_default_dtype, torch.set_default_dtype),
+    ProcessSetting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    ProcessSetting(_default_device, torch.set_default_device),
+)
+
+
 def _put(place: int, value: Any) -> None:
     if value is not UNREADABLE:
         with suppress(Exception):
             SETTINGS[place].write(value)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Functions by identity: how a user's object compares is the user's code."""
-    if type(one) is type(other) is tuple and len(one) == len(other):
-        return all(map(is_, one, other)) or all(map(_is_same, one, other))
-    return one is other or not (callable(one) or callable(other) or one != other)
 
 
 LOADED = re.compile(rf"^{VARIANT_MODULE}_\d+_")
@@ -146,8 +108,7 @@ _inside = False
 @contextmanager
 def own_settings(module: str) -> Iterator[dict[int, Any]]:
     """The settings inside are those that the code of a module has set, and what it sets inside is
-    no other's: as in a process of its own. A variant's modules, loaded anew, are one. Modes end
-    here.
+    no other's: as in a process of its own. A variant's modules, loaded anew, are one.
     """
     global _inside
     own = _own.setdefault(LOADED.sub("", module), {})
@@ -155,30 +116,20 @@ def own_settings(module: str) -> Iterator[dict[int, Any]]:
         yield own
         return
     before = [*map(_value, SETTINGS)]
-    at_start = before.copy()
     for place, value in own.items():
-        at_start[place] = value
         _put(place, value)
+    at_start = [own.get(place, value) for place, value in enumerate(before)]
     _inside = True
     try:
         yield own
     finally:
         for place, setting in enumerate(SETTINGS):
             now = _value(setting)
-            if now is before[place] is at_start[place]:
-                continue
-            if not _is_same(now, before[place]):
+            if now != before[place]:
                 _put(place, before[place])
-            if not _is_same(now, at_start[place]):
+            if now != at_start[place]:
                 own[place] = now
         _inside = False
-
-
-def load_own(path: Path, name: str) -> ModuleType:
-    """Load a module anew, with its own settings, and the same random numbers at every load."""
-    prepare(path)
-    with same_draws(), own_settings(name):
-        return load_module(path, name)
 
 
 def keep_settings(module: ModuleType) -> ModuleType:
@@ -200,5 +151,7 @@ def keep_settings(module: ModuleType) -> ModuleType:
 
 
 def load_kept(path: Path, name: str) -> ModuleType:
-    """Load a module anew that has its own settings, as its functions have."""
-    return keep_settings(load_own(path, name))
+    """Load a module anew, with its own settings, and the same random numbers at every load."""
+    prepare(path)
+    with same_draws(), own_settings(name):
+        return keep_settings(load_module(path, name))

@@ -11,19 +11,17 @@ import gc
 import os
 import sys
 import traceback
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import fmean, median
 
 import msgspec
 from msgspec import structs
 
 from workbench.children import adopt, end_strays
 from workbench.errors import ToolFailed
-from workbench.evidence.records import Session, are_apart, other_ways
+from workbench.evidence.records import Session, are_apart, measured_in, other_ways
 from workbench.run.protocol import (
     Broken,
     DeviceFound,
@@ -71,18 +69,6 @@ MOST_BYTES = 1 << 28  # of an answer
 DISTURBED = 0.06  # of a reference's time: twice what the gate of interference allows
 
 
-def measured_in(session: Session) -> dict[str, tuple[float, float]]:
-    """Microseconds and thousands of cycles of a chained call of each variant."""
-    every: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for series in session.series:
-        if series.regime == Regime.CHAINED and not series.control:
-            time = median(series.microseconds)
-            every[series.variant].append((time, time * median(series.mhz or (1.0,))))
-    return {
-        name: (fmean(t for t, _ in many), fmean(c for _, c in many)) for name, many in every.items()
-    }
-
-
 class Server:
     """Does one job in the current directory."""
 
@@ -96,7 +82,7 @@ class Server:
         self.failed: set[str] = set()
         self.anchor = ""
         self.by_referee = {**job.by_referee}  # microseconds
-        self.alone: dict[str, tuple[float, float]] = {}  # of references: see measured_in
+        self.alone: Mapping[str, tuple[float, float]] = {}  # of references: see measured_in
         self.disturbed: set[str] = set()  # beside others, by nobody who does so alone
 
     def run(self) -> None:
@@ -231,7 +217,7 @@ class Server:
             session = answer.timed.session
             answer.suspects.update(self.disturbed_in(session))
             if session.alone:
-                self.alone = measured_in(session)
+                self.alone = measured_in(session.series)
         return answer
 
     def disturbed_in(self, session: Session) -> dict[str, ErrorText]:
@@ -239,7 +225,7 @@ class Server:
         not as it was without steps beside them, in cycles as in microseconds.
         """
         disturbed: dict[str, ErrorText] = {}
-        measured = measured_in(session)
+        measured = measured_in(session.series)
         anchor, its = measured.get(self.anchor), self.by_referee.get(self.anchor)
         anchors = anchor[0] - its if anchor and its else 0.0
         for name, (here, cycles) in measured.items():

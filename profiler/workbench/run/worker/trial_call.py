@@ -41,7 +41,7 @@ from workbench.run.worker.deviation import (
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import describe, in_users_words
 from workbench.run.worker.output import refuse_lazy
-from workbench.run.worker.process_settings import keep_settings, load_own
+from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
 from workbench.study.files import readable_text
@@ -404,7 +404,7 @@ class TrialRun:
 
     def module(self, file: str, name: str) -> ModuleType:
         """A module of the study, loaded anew."""
-        return keep_settings(load_own(self.folder / file, name))
+        return load_kept(self.folder / file, name)
 
     def add(self, shape: str, inputs: Inputs, expected: Any) -> None:
         """Note what a call at a shape must move. With indices among the inputs not all need be
