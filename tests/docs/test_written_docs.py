@@ -63,7 +63,7 @@ def test_its_first_examples_run_on_the_recorded_evidence(
     bound = runpy.run_path(str(script))
     assert capsys.readouterr().out.startswith("baseline baseline []\nfix1 kept []\n")
     assert len(bound["lines"])
-    assert bound["evidence"].table().shape[1] == 4
+    assert len(bound["evidence"].variants["fix2"].state) == 4
 
 
 def test_every_call_is_in_its_table_with_its_options() -> None:

@@ -93,13 +93,7 @@ def test_a_notebook_shows_table_and_charts(ladder: Any) -> None:
 
 
 def test_every_result_has_a_text_and_a_page(ladder: Any) -> None:
-    study = wb.study("attention", project=FIXTURE)
-    results: list[Shown] = [
-        ladder,
-        wb.profile("fix2", project=FIXTURE),
-        wb.read(REPORT),
-        study.evidence("b4h16s2048d64"),
-    ]
+    results: list[Shown] = [ladder, wb.profile("fix2", project=FIXTURE), wb.read(REPORT)]
     for result in results:
         images(result)
         *first, more = repr(result).splitlines()  # at a prompt: no table, no wall of fields
@@ -151,11 +145,8 @@ def test_a_study_is_opened_by_name_and_has_its_evidence() -> None:
     assert isinstance(study, Study)
     evidence = study.evidence("b4h16s2048d64")
     assert evidence.target.folder.root == EVIDENCE
-    assert evidence.table().loc["fix10", "timing"] == "current"
+    assert evidence.variants["fix10"].state["timing"] == "current"
     assert evidence.ladder.shape == "b4h16s2048d64"
-    assert evidence.row("fix10").verdict == evidence.ladder.row("fix10").verdict
-    with pytest.raises(UsageError, match="unknown variant 'fix99'"):
-        evidence.row("fix99")
 
 
 def test_the_room_called_study_is_still_a_package() -> None:

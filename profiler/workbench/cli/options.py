@@ -316,7 +316,7 @@ class AblateOptions(Long, Measured):
 
     fixes: Fixes = None
     shape: ShapeName = None
-    all_shapes: bool = flag("--all-shapes", "Print a table for each shape and one for all shapes.")
+    all_shapes: bool = flag("--all-shapes", "Print a table for each shape.")
     no_profile: NoProfile = False
     quick: bool = flag("--quick", "With --brief: stop at the first verdict, of 3 sessions.")
     fresh: Fresh = False

@@ -49,12 +49,10 @@ from workbench.render.document.launches import Details
 from workbench.render.document.phrases import answer, warnings
 from workbench.render.document.timings import sweep_view
 from workbench.reporters import diff
-from workbench.reporters.list import states
 from workbench.reporters.try_ import attempt_blocks
 from workbench.run import machine
 from workbench.study.files import write_bytes
 from workbench.study.model import Study
-from workbench.words import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -374,37 +372,20 @@ class OpenStudy(Study):
         return RecordedEvidence(target)
 
 
-@dataclass(frozen=True, repr=False)
-class RecordedEvidence(Shown):
+@dataclass(frozen=True)
+class RecordedEvidence:
     """The evidence of a study at one shape on one GPU; nothing is measured."""
 
     target: Target = field(repr=False)
 
     @cached_property
     def variants(self) -> Mapping[str, VariantEvidence]:
-        """Build, checks and capture of every variant of the study."""
+        """Build, checks and capture of every variant of the study, with their ``state``."""
         return self.target.load(captures=True).variants
-
-    @property
-    def states(self) -> Mapping[str, Mapping[str, Status]]:
-        return {name: evidence.state for name, evidence in self.variants.items()}
-
-    def table(self) -> pd.DataFrame:
-        """One row a variant: whether its build, check, timing and capture are current."""
-        return as_table.states(self.states)
 
     @cached_property
     def ladder(self) -> Ablated:
         return ablated(judge(self.target.load_ladder(), self.target.workspace.config))
-
-    def row(self, variant: str) -> ProfiledVariant:
-        """All that is known of one variant. Raises UsageError for what is none."""
-        if variant not in self.target.study.variants:
-            raise unknown("variant", variant, self.target.study.variants)
-        return profiled(self.ladder, variant)
-
-    def _blocks(self) -> Sequence[Block]:
-        return [variant.origin(self.ladder), states(self.states)]
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))

@@ -15,7 +15,6 @@ from workbench.ncu.report_file import Launch
 from workbench.render.as_json import plain_data, shown_fields
 from workbench.render.columns import Where, data
 from workbench.render.numbers import printable
-from workbench.words import Status
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,11 +132,6 @@ def source_lines(files: Mapping[str, Sequence[SourceLine]]) -> pd.DataFrame:
     ran = [(file, one) for file, lines in files.items() for one in lines if one.ran]
     ran.sort(key=lambda item: -(item[1].samples or 0))
     return frame(({"file": file, **shown_fields(one)} for file, one in ran), "file")
-
-
-def states(by_variant: Mapping[str, Mapping[str, Status]]) -> pd.DataFrame:
-    """One row a variant: the state of its build, check, timing and capture."""
-    return frame(({"variant": name, **state} for name, state in by_variant.items()), "variant")
 
 
 FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one

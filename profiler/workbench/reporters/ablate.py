@@ -43,14 +43,11 @@ def frame(result: Ablation | Iterable[Ablation], note: Callable[[str], None]) ->
 
 
 def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[Block]:
-    """A screen, or all rows and columns; of several shapes the last step at all of them, too."""
+    """A screen, or all rows and columns, of each shape."""
     if isinstance(result, Ablation):
         show_all = options.all_ or options.wide
         named = options.fixes or []
         yield from ladder_view.whole(result) if show_all else ladder_view.screen(result, named)
         return
-    last = None
-    for last in result:
-        yield from blocks(last, options)
-    if last is not None:
-        yield from ladder_view.across(last)
+    for each in result:
+        yield from blocks(each, options)

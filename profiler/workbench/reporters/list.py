@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Cell,
     Field,
     Section,
-    Table,
     authored,
     code,
     field,
@@ -129,15 +128,3 @@ def listing(listed: ListedStudy, *, wide: bool) -> Section:
     ]
     blocks: tuple[Block, ...] = (paragraph(shapes), shown, *damaged)
     return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
-
-
-def states(by_variant: Mapping[str, Mapping[str, Status]]) -> Table:
-    """Every variant with the state of each kind of its evidence."""
-    fields: list[Field[tuple[str, Mapping[str, Status]]]] = [
-        field("variant", "variant", lambda item: item[0]),
-        *(
-            field(kind, kind, lambda item, kind=kind: item[1][kind])  # type: ignore[misc]
-            for kind in ("build", "check", "timing", "capture")
-        ),
-    ]
-    return table("states", fields, by_variant.items(), key=lambda item: item[0])

@@ -11,7 +11,6 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.code_diff import sizes_and_summary
@@ -51,13 +50,12 @@ from workbench.render.document.blocks import (
     only,
     paragraph,
     paragraphs,
-    quantity_cell,
     strong,
     table,
     words,
 )
 from workbench.render.document.ladder_view import fitted, sizes_table
-from workbench.render.document.limits import stall_words
+from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     SIZES,
     brief_shape,
@@ -87,9 +85,7 @@ from workbench.render.numbers import (
     number,
     percent,
     quantity,
-    times,
     unit_shown,
-    with_unit,
     within,
 )
 from workbench.words import ABSENT, NONE, Verdict, grouped
@@ -427,60 +423,20 @@ def reproduction(ablation: Ablation) -> list[Block]:
     ]
 
 
-MOST_COUNTERS, LEAST_COUNTERS, MOST_STALLS = 5, 3, 3
+MOST_STALLS = 3
 MOST_LINES, HOTTEST, MOST_HUNKS, MOST_UNCHANGED = 12, 8, 3, 3
-LARGE = 0.1  # of the logarithm of a factor that has a counter of its own
 WORTH_SAYING = 0.005  # of all samples of a variant
 WIDTH = 84  # of a line of code
 PCSAMP = "smsp__pcsamp_warps_issue_stalled_"
 
 
-@dataclass(frozen=True)
-class Counter:
-    """A figure before and after; ``metric`` is ncu's name."""
-
-    label: str
-    before: float
-    after: float
-    unit: str
-    metric: str
-
-
-def counters(pair: Comparison) -> list[Counter]:
-    """Return those that explain the largest factors: figures by their part in the change, then
-    factors that none of them speaks of. Where little moved, what stayed as it was says so.
-    """
-    top = pair.largest_changes.figures[:MOST_COUNTERS]
-    shown = [Counter(f.label, f.before, f.after, f.unit, f.metric) for f in top]
-    factors = pair.decomposition.factors if pair.decomposition else ()
-    for part in sorted(factors, key=lambda part: -abs(math.log(part.gain))):
-        metric = part.metric.partition(" / (")[0]  # of an average scheduler
-        new = all(each.metric != metric for each in shown)
-        large = abs(math.log(part.gain)) >= LARGE
-        if new and (large or len(shown) < LEAST_COUNTERS):
-            shown.append(Counter(part.label, part.before, part.after, part.unit, metric))
-    return shown
-
-
 def stalls(pair: Comparison) -> list[Counter]:
     """The stall reasons whose time changed most, in microseconds under ncu."""
-    waits = (t for t in pair.stall_microseconds if t.reason not in (ISSUING, UNSAMPLED))
+    waits = [t for t in pair.stall_microseconds if t.reason not in (ISSUING, UNSAMPLED)]
     return [
         Counter(f"stall: {stall_words(t.reason)}", t.before, t.after, "µs", PCSAMP + t.reason)
-        for t in list(waits)[:MOST_STALLS]
+        for t in waits[:MOST_STALLS]
     ]
-
-
-def evidence(pair: Comparison, names: tuple[str, str]) -> Table:
-    """The counters and the stalls of a change, with ncu's names."""
-    fields: list[Field[Counter]] = [
-        field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
-        numeric("before", names[0], lambda c: quantity_cell(c.before, c.unit)),
-        numeric("after", names[1], lambda c: quantity_cell(c.after, c.unit)),
-        numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
-        field("metric", "metric", lambda c: code(c.metric)),
-    ]
-    return table("counters", fields, [*counters(pair), *stalls(pair)], key=lambda c: c.label)
 
 
 def change(
@@ -552,7 +508,8 @@ def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
     if row.judged_at and not shape:
         other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
     yield paragraph(strong("Why."), f" {limits.equation(parts)}, {limits.durations(parts)}{other}.")
-    yield evidence(pair, compared(row, ablation))
+    shown = [*limits.counters(pair), *stalls(pair)]
+    yield limits.counter_table(shown, compared(row, ablation))
     if pair.largest_changes.launch:
         yield paragraph(f"Launch: {limits.launch(pair)}.")
 

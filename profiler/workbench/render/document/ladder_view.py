@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
 
 from workbench.judge.findings import sentences
 from workbench.judge.ladder import Ablation, Row
@@ -15,11 +14,8 @@ from workbench.render.document.blocks import (
     Block,
     CodeBlock,
     Field,
-    Section,
-    code,
     field,
     first_sentence,
-    line,
     numeric,
     paragraph,
     plain,
@@ -46,39 +42,41 @@ def whole(judged: Ablation) -> list[Block]:
 
 
 def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
-    """A screen of 80 by 45: the answer, the rows, references, and a line for each other shape."""
-    rows, tail = fitted(judged, named)
-    table = ladder_table(judged, Where.SCREEN, rows)
+    """A screen of 80 by 45: the answer, the rows, the other sizes, references."""
+    rows, sizes = fitted(judged, named)
     above = [paragraph(phrases.answer(judged)), *warned(sentences(judged.damage))]
-    return [*above, table, CodeBlock("\n".join(tail))]
+    below = [_references(judged), *_left(judged, len(judged.rows) - len(rows))]
+    table = ladder_table(judged, Where.SCREEN, rows)
+    return [*above, table, *sizes, CodeBlock("\n".join(filter(None, below)))]
 
 
-def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list[str]]:
-    """The rows of a ladder in the order of every output, and the lines below them.
+def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list[Block]]:
+    """The rows of a ladder in the order of every output, and its outcome at other sizes.
 
     The rows are the path to the best step, which is last, what failed beside the path, and the
-    ``named`` steps. If a screen has no room for them, two failures are left, then two shapes are on
-    a line, then one sentence is about all shapes, then no failures are left.
+    ``named`` steps. If a screen has no room for them, two failures are left, then one sentence is
+    about all sizes, then no failures are left.
     """
     answer = textwrap.wrap(plain(phrases.answer(judged)), WIDTH)
     answer += textwrap.wrap("; ".join(sentences(judged.damage)), WIDTH)
     rows = judged.rows_with(named)
-    references, shapes = textwrap.wrap(_references(judged), WIDTH), _other_shapes(judged)
+    sizes = sizes_table(judged)
     path = {row.variant for row in judged.path or rows} | set(named)
     beside = [row for row in rows if row.variant not in path]
+    below = HEADER + len(judged.across.shapes) if judged.across and sizes else 0
 
     def over() -> bool:
-        return len(answer) + HEADER + len(rows) + len(references) + len(shapes) > LINES
+        references = textwrap.wrap(_references(judged), WIDTH)
+        return len(answer) + HEADER + len(rows) + len(references) + below > LINES
 
     while len(beside) > 2 and over():
         rows.remove(beside.pop())
-    if shapes and over():
-        shapes = _in_pairs(shapes)
-    if shapes and over():
-        shapes = textwrap.wrap(plain(first_sentence(plain(phrases.across(judged)))), WIDTH)
+    if sizes and over():
+        across = first_sentence(plain(phrases.across(judged)))
+        sizes, below = [paragraph(across)], len(textwrap.wrap(plain(across), WIDTH))
     while beside and over():
         rows.remove(beside.pop())
-    return rows, [*references, *shapes, *_left(judged, len(judged.rows) - len(rows))]
+    return rows, sizes
 
 
 def _references(judged: Ablation) -> str:
@@ -86,32 +84,6 @@ def _references(judged: Ablation) -> str:
     timed = sorted((r.time.value, r.variant) for r in judged.references if r.time)
     text = ", ".join(f"{name} {number(us)}" for us, name in timed)
     return f"references (µs): {text}" if text else ""
-
-
-def _other_shapes(judged: Ablation) -> list[str]:
-    """The ladder's outcome over the fastest reference at each of them, below a line of its own."""
-    across = judged.across
-    others = {
-        shape_name(each.shape, judged): f"{interval(each.claimed):21}  {each.fastest}"
-        for each in (across.shapes if across else ())
-        if each.shape != judged.shape and each.claimed
-    }
-    if not across or not others:
-        return []
-    width = max(map(len, others))
-    parts = [f"  {name:{width}}  {over}" for name, over in others.items()]
-    return [f"other sizes, {across.variant} vs the fastest reference:", *parts]
-
-
-def _in_pairs(shapes: list[str]) -> list[str]:
-    """The shapes in two columns, with as much of each as fits."""
-    head, *parts = shapes
-    room, half = WIDTH // 2, (len(parts) + 1) // 2
-    short = [text.rpartition("  ")[0].rstrip() for text in parts]
-    if max(map(len, short)) > room:
-        short = [text.partition(" [")[0] for text in short]
-    pairs = zip_longest(short[:half], short[half:], fillvalue="")
-    return [head, *(f"{left:{room}}{right}".rstrip() for left, right in pairs)]
 
 
 def _left(judged: Ablation, steps: int) -> Iterator[str]:
@@ -134,14 +106,6 @@ def account(judged: Ablation) -> list[Block]:
         parts.append(f"predictions: {variant.results(judged.score)}")
     parts += filter(None, [timings.controls(judged.timing)])
     return [*map(paragraph, parts), *map(paragraph, phrases.calls(judged))]
-
-
-def across(judged: Ablation) -> list[Section]:
-    """The last step at all shapes, where it was timed at several."""
-    if not judged.across or not judged.has_sizes:
-        return []
-    title = line(code(judged.across.variant), " at all shapes")
-    return [Section("shapes", title, (*sizes_table(judged), paragraph(phrases.across(judged))))]
 
 
 FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))

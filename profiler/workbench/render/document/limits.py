@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from workbench.derive.factors import FigureChange, SpeedupFactors
+from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import (
     ISSUING,
     SAMPLES,
@@ -160,7 +161,6 @@ WORDS = {
     "clock": ("higher clock", "lower clock"),
 }
 STALLS_SHOWN = 6
-SURPRISE_SHOWN = 99
 UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
 
 
@@ -205,37 +205,47 @@ def _reason(time: StallTime, whole: StallTime) -> str:
     return "all (the duration)" if time is whole else stall_words(time.reason)
 
 
-LARGEST_CHANGES: list[Field[FigureChange]] = [
-    field("figure", "figure", lambda m: _named(m)),
-    numeric("before", "before", lambda m: quantity_cell(m.before, m.unit)),
-    numeric("after", "after", lambda m: quantity_cell(m.after, m.unit)),
-    numeric("factor", "factor", lambda m: times(m.before, m.after, m.unit)),
-    numeric("surprise", "beyond noise (σ)", lambda m: figure_cell(m.surprise, surprise(m))),
-    field("part", "part in the time", lambda m: f"{100 * m.part:.0f} % ({m.speaks_of})"),
-]
+MOST_COUNTERS, LEAST_COUNTERS = 5, 3
+LARGE = 0.1  # of the logarithm of a factor that has a counter of its own
 
 
-def _named(move: FigureChange) -> str:
-    alike = f", and likewise: {', '.join(move.alike)}" if move.alike else ""
-    return with_unit(move.label, move.unit) + alike
+@dataclass(frozen=True)
+class Counter:
+    """A figure before and after; ``metric`` is ncu's name."""
+
+    label: str
+    before: float
+    after: float
+    unit: str
+    metric: str
 
 
-def surprise(move: FigureChange) -> str:
-    return f"> {SURPRISE_SHOWN}" if move.surprise > SURPRISE_SHOWN else number(move.surprise, 2)
+def counters(pair: Comparison) -> list[Counter]:
+    """Return those that explain the largest factors: figures by their part in the change, then
+    factors that none of them speaks of. Where little moved, what stayed as it was says so.
+    """
+    top = pair.largest_changes.figures[:MOST_COUNTERS]
+    shown = [Counter(f.label, f.before, f.after, f.unit, f.metric) for f in top]
+    factors = pair.decomposition.factors if pair.decomposition else ()
+    for moved in sorted(factors, key=lambda moved: -abs(math.log(moved.gain))):
+        metric = moved.metric.partition(" / (")[0]  # of an average scheduler
+        new = all(counter.metric != metric for counter in shown)
+        large = abs(math.log(moved.gain)) >= LARGE
+        if new and (large or len(shown) < LEAST_COUNTERS):
+            shown.append(Counter(moved.label, moved.before, moved.after, moved.unit, metric))
+    return shown
 
 
-def largest_changes(pair: Comparison) -> list[Block]:
-    """Return what moved, changed launch parameters, and what only followed the duration."""
-    top = pair.largest_changes.figures
-    blocks: list[Block] = [table("largest-changes", LARGEST_CHANGES, top, key=lambda m: m.figure)]
-    if not top:
-        blocks = [paragraph("No figure moved beyond the noise of a capture.")]
-    if pair.largest_changes.launch:
-        blocks.append(paragraph(f"Launch: {launch(pair)}."))
-    if paced := ", ".join(pair.largest_changes.following_duration):
-        text = f"Only following the duration, with the amount unchanged: {paced}."
-        blocks.append(paragraph(text))
-    return blocks
+def counter_table(shown: Sequence[Counter], names: tuple[str, str]) -> Table:
+    """Figures of a change, with ncu's names."""
+    fields: list[Field[Counter]] = [
+        field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
+        numeric("before", names[0], lambda c: quantity_cell(c.before, c.unit)),
+        numeric("after", names[1], lambda c: quantity_cell(c.after, c.unit)),
+        numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
+        field("metric", "metric", lambda c: code(c.metric), rank=1),
+    ]
+    return table("counters", fields, shown, key=lambda c: c.label)
 
 
 def launch(pair: Comparison) -> str:
@@ -261,4 +271,7 @@ def account(pair: Comparison) -> list[Block]:
         )
     if times := stall_table(pair):
         blocks.append(times)
-    return [*blocks, *largest_changes(pair)]
+    blocks.append(counter_table(counters(pair), (pair.before, pair.after)))
+    if pair.largest_changes.launch:
+        blocks.append(paragraph(f"Launch: {launch(pair)}."))
+    return blocks

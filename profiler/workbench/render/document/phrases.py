@@ -88,11 +88,6 @@ def verdict(row: Row) -> str:
     return NOT_JUDGED if row.role == Role.START else ABSENT
 
 
-def verdict_at(row: Row) -> str:
-    """The verdict in a sentence, with the shape where that is not the table's."""
-    return verdict(row) + (f" at {row.judged_at}" if row.judged_at and row.verdict else "")
-
-
 def verdict_words(row: Row, ablation: Ablation) -> str:
     """The verdict with its reason, so that it never seems to contradict the row's ratios:
     ``kept at S=2048: 1.18x``, ``bug fix, same speed``, ``inaccurate: 130x sdpa's error``.

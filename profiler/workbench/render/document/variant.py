@@ -46,7 +46,7 @@ from workbench.render.document.phrases import (
     has_figures,
     kind,
     parent_of,
-    verdict_at,
+    verdict_words,
 )
 from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown, with_unit
 from workbench.words import ABSENT, GateState
@@ -171,7 +171,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     )
     if row.problem and not has_figures(row):
         if row.verdict and row.judged_at:
-            shown = f"verdict: {verdict_at(row)}; --shape {row.judged_at} shows it"
+            shown = f"verdict: {verdict_words(row, ablation)}; --shape {row.judged_at} shows it"
             blocks.append(Paragraph(words(shown)))
         return blocks
     blocks += advice.first_look(row.advice, row.hottest)
@@ -189,12 +189,12 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     if row.gates:
         blocks.append(gates(row))
     if row.verdict and parent_of(row):
-        blocks.append(paragraph("verdict: ", strong(verdict_at(row))))
+        blocks.append(paragraph("verdict: ", strong(verdict_words(row, ablation))))
     return blocks
 
 
 def _ratios(row: Row, ablation: Ablation) -> list[str]:
-    parts = _calls(row, ablation)
+    parts = [f"one call is {call}"] if (call := call_of(row)) else []
     parts += [
         f"vs its A/A control, {control.regime.label}: {interval(control.ratio)}"
         for control in (ablation.timing.controls if ablation.timing else ())
@@ -213,20 +213,6 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
     if row.chosen:
         parts.append(f"vs {row.chosen} (the fastest that it calls): {interval(row.over_chosen)}")
     return parts
-
-
-def _calls(row: Row, ablation: Ablation) -> list[str]:
-    """Return what else is in a call, its own or that of a reference that it is compared with."""
-    if call := call_of(row):
-        return [f"one call is {call}"]
-    against = [
-        r for r in ablation.references if r.variant in (ablation.reference, row.chained.fastest)
-    ]
-    return [
-        f"one call of {other.variant} is {call}"
-        for other in against
-        if (call := call_of(other)) and other is not row
-    ]
 
 
 def evidence_states(row: Row) -> Paragraph:
