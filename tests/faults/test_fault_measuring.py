@@ -70,7 +70,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     built = json.loads(out)["builds"]
     assert [b["variant"] for b in built] == ["baseline", *bad, "last"]
     errors = {b["variant"]: b["error"] for b in built}
-    assert errors["dies"] == "dies.py:2 ends its process: SystemExit: 9"
+    assert errors["dies"] == "crashed its process (exit 9)"
     assert errors["exits"] == "exits.py:2 ends its process: SystemExit: 0"
     assert "crashed its process (crashes.py:2, exit -11)" in errors["crashes"]
     assert errors["raises"] == "BaseException: no (raises.py:1)"

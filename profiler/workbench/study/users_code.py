@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import posix
 import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
-from errno import EBADF
-from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from workbench import answered, bounds, children
 from workbench.errors import UsageError
@@ -44,9 +40,12 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     signals: list[int] = []
     try:
         with (
-            answered.runs(path), noting_crashes(), prints_to_stderr(), time_limit(), kept_whole(),
+            answered.runs(path),
+            noting_crashes(),
+            prints_to_stderr(),
+            time_limit(),
             noted(signals),
-        ):  # fmt: skip
+        ):
             yield
     except UsageError:
         raise
@@ -149,91 +148,6 @@ def prints_to_stderr() -> Iterator[None]:
             if kept is not None:
                 os.dup2(kept, 1)
                 os.close(kept)
-
-
-# What ends a process, of libc; events of Python's audit that may end or replace one; and those of
-# a function that runs from then on in all that the verb does, where no time limit ends it.
-ENDS = ("_exit", "_Exit", "exit", "quick_exit", "abort")
-EVENTS = ("ctypes.dlsym", "os.exec", "os.kill", "os.killpg")
-STAYING = ("sys.addaudithook", "sys.settrace", "sys.setprofile")
-_whole = 0  # the process that is kept whole
-
-
-def _refuse(event: str, values: tuple[Any, ...]) -> None:
-    stays = event in STAYING and answered.running()
-    if not (stays or event in EVENTS) or os.getpid() != _whole or not is_users(_caller()):
-        return
-    if stays:  # of an audit hook, Python swallows the error and does not add it
-        raise PermissionError(f"{event}: it would be called in the rest of the verb")
-    match event, values:
-        case "ctypes.dlsym", (_, name):
-            if name in ENDS:
-                raise SystemExit(name)
-        case "os.kill" | "os.killpg", (pid, how):
-            if how == signal.SIGKILL and pid in (0, os.getpid(), os.getpgrp()):
-                raise SystemExit("SIGKILL")
-        case _:
-            raise SystemExit(f"{event} {values[0]}")
-
-
-def _caller() -> str:
-    """The file that called, itself or through Python's library, the caller of this function."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith((LIBRARY, "<")):
-        frame = frame.f_back
-    return frame.f_code.co_filename if frame is not None else "<"
-
-
-@cache
-def _audit() -> None:
-    sys.addaudithook(_refuse)
-
-
-def opened_files() -> set[tuple[int, tuple[int, int]]]:
-    """Descriptors, each with the device and the number of what it is open for."""
-    names = set()
-    for path in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # that of the folder itself is closed again
-            stat = os.fstat(int(path.name))
-            names.add((int(path.name), (stat.st_dev, stat.st_ino)))
-    return names
-
-
-@contextmanager
-def kept_whole() -> Iterator[None]:
-    """Inside, a line of the user's that would end or replace this process, or close a descriptor
-    that it had before, raises an error, but in forks.
-    """
-    global _whole
-    process, before = os.getpid(), _whole
-    opened = opened_files()
-    real = {(module, name): getattr(module, name) for module in (os, posix) for name in GUARDED}
-
-    def guarded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*values: int) -> Any:
-            if os.getpid() == process and is_users(_caller()):
-                if name == "_exit":
-                    raise SystemExit(*values)
-                closed = range(*values) if values[1:] else values
-                if any(number in closed for number, _ in opened & opened_files()):
-                    raise OSError(EBADF, f"os.{name}{values} closes what its process needs")
-            return function(*values)
-
-        return called
-
-    _audit()
-    _whole = process
-    for (module, name), function in real.items():
-        setattr(module, name, guarded(name, function))
-    try:
-        yield
-    finally:
-        _whole = before
-        for (module, name), function in real.items():
-            setattr(module, name, function)
-
-
-GUARDED = ("_exit", "close", "closerange")
 
 
 @contextmanager

@@ -46,7 +46,6 @@ from workbench.run.worker.startup import (
 )
 from workbench.study.front_ends import is_compiling
 from workbench.study.params import add_shapes
-from workbench.study.users_code import kept_whole
 from workbench.words import Phase, Regime
 
 
@@ -252,8 +251,7 @@ class Server:
         try:
             gc.disable()
             try:
-                with kept_whole():
-                    answer = self.measured(variants, alone)
+                answer = self.measured(variants, alone)
             except Exception as error:
                 traceback.print_exc()
                 answer = Answer(dict.fromkeys(variants, describe(error)), ended=True)

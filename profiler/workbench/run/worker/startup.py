@@ -25,7 +25,6 @@ from workbench.run.gpu import Gpu
 from workbench.run.protocol import PARENT, TURN, Done, Hello, Job, read_job, read_turn
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
-from workbench.study.users_code import kept_whole
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
@@ -66,7 +65,7 @@ def job_of(
         threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
     faulthandler.enable()  # the log tells at which line it crashed
     faulthandler.register(WHERE, all_threads=False)
-    with EventLog(Path.cwd()) as journal, or_broken(journal), kept_whole():
+    with EventLog(Path.cwd()) as journal, or_broken(journal):
         journal.write(Hello(pid=os.getpid()))
         yield job, journal
         journal.write(Done())
