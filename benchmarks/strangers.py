@@ -3,12 +3,17 @@
     python -m benchmarks.strangers --draw CLONES           list files by the rule of strangers.toml
     python -m benchmarks.strangers FOLDER --files CLONES   copy them, with what stands beside them
     python -m benchmarks.strangers FOLDER --results FILE   try those that FILE has no result of
-    python -m benchmarks.strangers --page FILE             print totals and a line a file
+    python -m benchmarks.strangers --page FILE [FILE]      print totals and a line a file
+    python -m benchmarks.strangers --page FILE [FILE] --write docs/strangers.md
 
 CLONES has CLONES/owner+name/repo, a git directory each; FOLDER gets FOLDER/owner/name/path. A line
 each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of labels and paths;
-after ``--seconds`` none is begun. ``--jobs`` run at once on ``--gpus``, and ``--gpus 0`` tries the
-files that are refused without one; ``--all`` tries all. Other options are those of ``try``.
+after ``--seconds`` none is begun, and 25 s later those that run are stopped, to be tried again with
+the next call. ``--jobs`` run at once on ``--gpus``, in folders of their own: none waits for another
+one's GPU. ``--alone`` repeats, one after the other, what ran beside others: the unexpected first,
+then as many as there is time for. ``--gpus 0`` tries the files that are refused without one;
+``--all`` tries all. ``--logs`` gets what unexpected ones printed. Other options are those of
+``try``.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ from statistics import median
 
 TABLE = Path(__file__).with_suffix(".toml")
 REFERENCES = Path(__file__).with_name("problems") / "strangers_vs.py"
-SECONDS = 120  # of one file
+SECONDS, GRACE = 120, 25  # of one file; of those that run at the end
 MOST = 6  # files of a repository
 REFUSED, FAILED = "refused: ", "failed: "
 DEFINES = re.compile(
@@ -74,7 +79,9 @@ class Stranger:
 
 @dataclass(frozen=True)
 class Tried:
-    """``verdict``: of the command, or that it refused. ``said``: its last error with its hint."""
+    """``verdict``: of the command, or that it refused. ``said``: its last error with its hint.
+    ``beside``: so many others ran at once.
+    """
 
     label: str
     verdict: str
@@ -83,6 +90,7 @@ class Tried:
     silent: float
     said: str
     gpu: bool
+    beside: int = 0
 
     def is_right(self, expected: Sequence[str]) -> bool:
         error, _, hint = self.said.partition("\nhint: ")
@@ -102,7 +110,9 @@ class Tried:
         state = "as expected" if self.is_right(expected) else "NOT EXPECTED"
         time = "-" if self.microseconds is None else f"{self.microseconds:.4g} µs"
         said = "" if self.verdict == "correct" else f": {self.said.partition(chr(10))[0][:150]}"
-        return f"{state:12} {self.verdict:10} {time:>10} {self.seconds:5.1f} s {self.label}{said}"
+        beside = f", beside {self.beside}" if self.beside else ""
+        taken = f"{self.seconds:5.1f} s{beside}"
+        return f"{state:12} {self.verdict:10} {time:>10} {taken} {self.label}{said}"
 
 
 def strangers() -> Iterator[Stranger]:
@@ -145,14 +155,25 @@ def copy_files(clones: Path, folder: Path) -> None:
                 to.write_bytes(git(clone, "show", f"{stranger.commit}:{name}"))
 
 
-def tried(stranger: Stranger, folder: Path, options: Sequence[str], gpu: str) -> Tried:
-    """Try it in a cache of its own. ``silent``: the longest time without a word."""
+def tried(
+    stranger: Stranger,
+    folder: Path,
+    options: Sequence[str],
+    *,
+    gpu: str = "",
+    beside: int = 0,
+    limit: float = SECONDS,
+) -> tuple[Tried, str]:
+    """Try it in a cache of its own; return also all that it printed. ``silent``: the longest time
+    without a word.
+    """
     began = latest = time.monotonic()
     silent, errors = 0.0, []
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "XDG_CACHE_HOME": cache, "CUDA_VISIBLE_DEVICES": gpu}
         environment |= {"TRITON_CACHE_DIR": f"{cache}/triton", "PYTHONUNBUFFERED": "1"}
-        limited = ["timeout", "-k", "5", str(SECONDS), *stranger.command(folder), *options]
+        environment |= {"WORKBENCH_FOLDER": f"{cache}/own"} if beside else {}
+        limited = ["timeout", "-k", "5", f"{limit:.0f}", *stranger.command(folder), *options]
         limited += ["--json"]
         with (
             tempfile.TemporaryFile("w+") as out,
@@ -177,29 +198,54 @@ def tried(stranger: Stranger, folder: Path, options: Sequence[str], gpu: str) ->
         verdict = f"exit {code}"
     said = f"\n{error}".rpartition("\nerror: ")[2].strip() or f"exit code {code}"
     taken = ((result.get("tried") or {}).get("microseconds") or {}).get("value")
-    return Tried(stranger.label, verdict, taken, seconds, silent, said, bool(gpu))
+    result = Tried(stranger.label, verdict, taken, seconds, silent, said, bool(gpu), beside)
+    return result, f"{shlex.join(stranger.command(folder))}\nexit code {code}\n{error}\n{text}"
 
 
-def recorded(path: Path) -> dict[str, Tried]:
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return {one.label: one for one in (Tried(**json.loads(line)) for line in lines)}
+def recorded(*paths: Path) -> dict[str, Tried]:
+    """The last result of each file."""
+    texts = (path.read_text("utf-8") for path in paths if path.exists())
+    every = (Tried(**json.loads(line)) for text in texts for line in text.splitlines())
+    return {one.label: one for one in every}
 
 
-def page(path: Path) -> str:
-    """The page: the rule, totals, and a line a file."""
-    results = recorded(path)
+def page(paths: Sequence[Path]) -> str:
+    """Totals, and a line a file."""
+    results = recorded(*paths)
     every = [s for s in strangers() if s.label in results]
-    right = [s for s in every if results[s.label].is_right(s.expected)]
-    timed = sorted(r.seconds for r in results.values() if r.microseconds is not None)
-    lines = [
-        f"{len(right)} of {len(every)} as expected",
-        f"{len(timed)} with a time: median {median(timed or [0]):.0f} s, "
-        f"slowest quarter from {timed[len(timed) * 3 // 4] if timed else 0:.0f} s",
-        f"longest silence {max(r.silent for r in results.values()):.0f} s",
-    ]
+    lines = []
+    for kind, needs_gpu in (("without a GPU", False), ("on a GPU", True)):
+        if some := [s for s in every if s.needs_gpu == needs_gpu]:
+            right = [s for s in some if results[s.label].is_right(s.expected)]
+            lines.append(f"{len(right)} of {len(some)} as expected {kind}")
+    for kind, alone in (("alone", True), ("beside others", False)):
+        ran = [r for r in results.values() if r.gpu and (r.beside == 0) == alone]
+        if timed := sorted(r.seconds for r in ran if r.microseconds is not None):
+            lines.append(
+                f"{len(timed)} with a time ran {kind}: median {median(timed):.0f} s, "
+                f"slowest quarter from {timed[len(timed) * 3 // 4]:.0f} s, "
+                f"longest silence {max(r.silent for r in ran):.0f} s"
+            )
     for stranger in every:
         lines.append(results[stranger.label].line(stranger.expected))
+        lines += [f"{'':13}{stranger.arguments}"] if stranger.arguments else []
     return "\n".join(lines)
+
+
+def write(paths: Sequence[Path], document: Path) -> None:
+    """Replace the last block of a document by the page, and the row of the files on a GPU in its
+    table: at first in the first column, later in the second.
+    """
+    text = page(paths)
+    before, fence, _ = document.read_text("utf-8").rpartition("\n```text\n")
+    row = "79 files with inputs and a reference"
+    known = re.search(rf"^{row}(.*)$", before, re.MULTILINE)
+    first = re.match(r" +(\d+ of \d+)", known[1]) if known else None
+    now = re.search(r"^(\d+ of \d+) as expected on a GPU$", text, re.MULTILINE)
+    if now:
+        columns = f"{first[1]:>18}{now[1]:>23}" if first else f"{now[1]:>18}"
+        before = re.sub(rf"^{row}.*$", f"{row}{columns}", before, flags=re.MULTILINE)
+    document.write_text(f"{before}{fence}{text}\n```\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -207,8 +253,11 @@ def main() -> int:
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--draw", type=Path)
     parser.add_argument("--files", type=Path)
-    parser.add_argument("--page", type=Path)
+    parser.add_argument("--page", type=Path, nargs="+")
+    parser.add_argument("--write", type=Path)
     parser.add_argument("--results", type=Path)
+    parser.add_argument("--logs", type=Path)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--only", default="")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
@@ -221,32 +270,51 @@ def main() -> int:
         return 0
     if asked.page:
         print(page(asked.page))
+        if asked.write:
+            write(asked.page, asked.write)
         return 0
     if asked.files:
         copy_files(asked.files, asked.folder)
         return 0
     results = asked.results or Path(tempfile.mkdtemp()) / "results.jsonl"
     done, began = recorded(results), time.monotonic()
-    chosen = [s for s in strangers() if asked.only in s.label and s.label not in done]
+    jobs = 1 if asked.alone else asked.jobs
+    chosen = [s for s in strangers() if asked.only in s.label]
     chosen = [s for s in chosen if s.needs_gpu == bool(asked.gpus) or asked.all]
     # A part of them is a sample: the order has nothing to do with the repository.
     chosen.sort(key=lambda one: hashlib.sha256(one.label.encode()).digest())
+    if asked.alone:
+        chosen = [s for s in chosen if s.label in done and done[s.label].beside]
+        chosen.sort(key=lambda one: done[one.label].is_right(one.expected))
+    else:
+        chosen = [s for s in chosen if s.label not in done]
     gpus: queue.SimpleQueue[str] = queue.SimpleQueue()
-    for job in range(asked.jobs):
+    for job in range(jobs):
         gpus.put(str(job % asked.gpus) if asked.gpus else "")
 
     def told(stranger: Stranger) -> bool | None:
-        if time.monotonic() - began > asked.seconds:
+        """Whether it is as expected; None where there was no time for it."""
+        left = asked.seconds - (time.monotonic() - began)
+        if left < 0:
             return None
-        gpu = gpus.get()
-        result = tried(stranger, asked.folder.resolve(), options, gpu)
+        gpu, limit = gpus.get(), min(SECONDS, left + GRACE)
+        result, printed = tried(
+            stranger, asked.folder.resolve(), options, gpu=gpu, beside=jobs - 1, limit=limit
+        )
         gpus.put(gpu)
+        if limit < SECONDS and result.seconds > limit - 1:
+            return None
         with results.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(result)) + "\n")
         print(result.line(stranger.expected), flush=True)
-        return result.is_right(stranger.expected)
+        right = result.is_right(stranger.expected)
+        if asked.logs and not right:
+            asked.logs.mkdir(parents=True, exist_ok=True)
+            log = asked.logs / f"{re.sub(r'[^A-Za-z0-9]+', '-', stranger.label)}.txt"
+            log.write_text(printed, encoding="utf-8")
+        return right
 
-    with ThreadPoolExecutor(asked.jobs) as pool:
+    with ThreadPoolExecutor(jobs) as pool:
         answers = list(pool.map(told, chosen))
     print(f"{answers.count(True)} of {len(answers)} as expected, {answers.count(None)} not begun")
     return int(not all(answers) or not answers)
