@@ -53,7 +53,7 @@ VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "init": ["NewWorkspace", {"folder": "str", "written": "list[str]"}],
     "list": [{"studies": "list[ListedStudy]"}],
     "new": ["NewStep"],
-    "profile": ["LadderAnswer", "ReportAnswer"],
+    "profile": ["LadderAnswer", "ReportAnswer", "TracedAnswer"],
     "show": ["VariantAnswer", "ReportAnswer", "VariantLines", "ReportLines", METRIC],
     "status": [{"spent": "list[Spent]", "limits": "list[SpendingLimit]"}],
     "sweep": [{"sweeps": "list[Sweep]"}, {"sizes": "list[OverSizes]"}],

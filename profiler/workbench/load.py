@@ -20,10 +20,11 @@ from workbench.derive.speedup import (
     session_times,
     two_clocks,
 )
+from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import BadCapture
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, known_between, load_journal
-from workbench.evidence.records import Build, CaptureIndex, Check, Timing
+from workbench.evidence.records import Build, CaptureIndex, Check, Timeline, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import Reports
@@ -35,7 +36,7 @@ from workbench.study.sources import Fingerprints, source_files, source_texts
 from workbench.words import CheckResult, Parameter, Status
 
 S = TypeVar("S", bound=msgspec.Struct)
-F = TypeVar("F", Build, Check, CaptureIndex)  # tied to sources by a fingerprint
+F = TypeVar("F", Build, Check, CaptureIndex, Timeline)  # tied to sources by a fingerprint
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class VariantEvidence:
 
     state: Of the build, check, timing and capture at this shape.
     correct: By the newest check at this shape, whatever its sources were.
-    build, checks (by shape), index, capture, figures: They belong to the present sources; None or
-        empty where there is no such record, or where it was not asked for.
+    build, checks (by shape), index, capture, figures, timeline: They belong to the present sources;
+        None or empty where there is no such record, or where it was not asked for.
     check_states: Of the check at every shape of the study.
     due: Shapes at which a variant is always checked, and this one was not as it is now.
     unchecked: Other shapes without such a check.
@@ -98,6 +99,7 @@ class VariantEvidence:
     tables_only: bool = False
     front_ends: tuple[str, ...] = ()
     unseen: UnseenEvidence | None = None
+    timeline: CallTimeline | None = None
 
     @property
     def was_profiled(self) -> bool:
@@ -443,6 +445,7 @@ class _EvidenceReader:
         timed = [timing[name] for timing in prints if name in timing]
         timing_state = Status.CURRENT if fingerprint in timed else Status.STALE
         newest = checks[shape].record
+        traced = _against(store.timeline_at(self.folder, shape, name), fingerprint).current
         return VariantEvidence(
             variant=name,
             title=study.variants[name].title,
@@ -466,6 +469,7 @@ class _EvidenceReader:
             tables_only=bool(capture and entry.current and not self.kept[entry.current.report]),
             front_ends=common.front_ends,
             unseen=self._unseen(name) if shape not in study.derived else None,
+            timeline=call_timeline(traced.launches, in_graph=traced.in_graph) if traced else None,
         )
 
     def _common(self, name: str) -> _Common:

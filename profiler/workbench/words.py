@@ -61,6 +61,7 @@ class Phase(StrEnum):
     CHECK = "check"
     TIME = "time"
     CAPTURE = "capture"
+    TRACE = "trace"
 
 
 class CheckResult(StrEnum):

@@ -90,9 +90,11 @@ def ablate(
         yield ladder, {**done.failures, **asked}
 
 
-def profile(target: Target, names: list[str], *, fresh: bool) -> tuple[Ablation, dict[str, str]]:
+def profile(
+    target: Target, names: list[str], *, fresh: bool, timeline: bool = False
+) -> tuple[Ablation, dict[str, str]]:
     """Variants measured and judged with what they are compared with, and what failed of it."""
-    done = ensure(profiled_with(target, names), fresh=fresh)
+    done = ensure(profiled_with(target, names, timeline=timeline), fresh=fresh)
     return judged(target, names, source=done.source)[0], done.failures
 
 

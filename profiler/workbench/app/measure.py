@@ -154,6 +154,7 @@ class Wanted:
 
     ``timed``: they are built, checked and timed, and nothing is profiled. ``refusing``: what the
     compiler gate does not let pass is only built. Without ``profile`` nothing is profiled either.
+    Those to be ``traced`` are, where that is not recorded.
     ``least`` sessions are held to be enough; 0: two, or as many as a run has. Unless ``again``,
     what was checked of the present sources is timed without another check.
     """
@@ -166,6 +167,7 @@ class Wanted:
     profile: bool = True
     least: int = 0
     again: bool = True
+    traced: Collection[str] = ()
 
     @property
     def deciding(self) -> Deciding:
@@ -193,6 +195,9 @@ class Wanted:
             due = {name for name in due if not is_checked_elsewhere(study, shape, every[name])}
         if not due:
             todo = replace(todo, others=())
+        usable = [name for name in names if fresh or not settled(study, shape, every[name])]
+        untraced = [name for name in usable if fresh or every[name].timeline is None]
+        todo = replace(todo, traced=tuple(name for name in untraced if name in self.traced))
         return replace(todo, captured=()) if self.timed or not self.profile else todo
 
 
@@ -210,9 +215,17 @@ def needed(target: Target, names: list[str]) -> list[str]:
     return list(dict.fromkeys([*captured(target, names), baseline]))
 
 
-def profiled_with(target: Target, names: list[str]) -> Wanted:
-    """The variants, profiled, and what they are compared with."""
-    return Wanted(target, needed(target, names), capture=captured(target, names))
+def profiled_with(target: Target, names: list[str], *, timeline: bool = False) -> Wanted:
+    """The variants, profiled, and what they are compared with; ``timeline``: traced too, with their
+    parents.
+    """
+    parents = [step.parent for step in map(target.study.ladder.step, names) if step]
+    return Wanted(
+        target,
+        needed(target, names),
+        capture=captured(target, names),
+        traced=[*names, *filter(None, parents)] if timeline else (),
+    )
 
 
 def ensure(wanted: Wanted, *, fresh: bool = False) -> Ensured:

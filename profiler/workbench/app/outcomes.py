@@ -6,10 +6,12 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from workbench.app.show import SourceListing
 from workbench.derive.matching import LaunchGroup, Matching
 from workbench.derive.source_diff import SourceDiff
+from workbench.derive.timeline import CallTimeline
 from workbench.judge.findings import Finding
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
@@ -65,6 +67,17 @@ class ProgramResult:
     full: ReportResult
     sessions: tuple[Sequence[Launch], ...] = ()
     steps: tuple[ProgramStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class TracedProgram:
+    """A program that ran under iket: when the warps of ``kernels`` ran, in their last launches.
+    ``files`` are a trace that Perfetto opens, and a chart.
+    """
+
+    command: tuple[str, ...]
+    kernels: CallTimeline
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True)

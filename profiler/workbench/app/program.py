@@ -11,9 +11,12 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
-from workbench.app.outcomes import ProgramResult, ReportResult
+from msgspec import structs
+
+from workbench.app.outcomes import ProgramResult, ReportResult, TracedProgram
 from workbench.children import temporary_folder
 from workbench.derive.matching import LaunchGroup, groups
+from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import (
     CannotTell,
     EnvironmentLacks,
@@ -32,13 +35,17 @@ from workbench.ncu.report_file import (
     pick_launch,
     read_report,
 )
-from workbench.run import machine
+from workbench.render.chart.sm_rows import timeline_chart
+from workbench.render.perfetto import SUFFIX, perfetto
+from workbench.run import iket, machine
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import why_none
 from workbench.run.under_ncu import NCU_LOG, ProgramEnd, run_program
 from workbench.study.config import Profiler
+from workbench.study.files import write_bytes
 
 MOST = 5  # kernels that are profiled where none is named
+TRACED = 12  # kernels whose warps are shown
 LEAST = 0.01  # of all time, for a kernel to be among them
 Tell = Callable[[str], None]
 
@@ -160,12 +167,12 @@ def free_name(command: Sequence[str]) -> Path:
     return free_path(Path(subject(command).stem))
 
 
-def free_path(stem: Path) -> Path:
+def free_path(stem: Path, suffix: str = SUFFIXES[0]) -> Path:
     """A report's name that nothing has."""
-    kept, number = stem.with_name(f"{stem.name}{SUFFIXES[0]}"), 1
+    kept, number = stem.with_name(f"{stem.name}{suffix}"), 1
     while kept.exists():
         number += 1
-        kept = stem.with_name(f"{stem.name}-{number}{SUFFIXES[0]}")
+        kept = stem.with_name(f"{stem.name}-{number}{suffix}")
     return kept
 
 
@@ -264,3 +271,43 @@ def missing(wanted: Sequence[LaunchGroup], full: Report) -> Iterator[str]:
     for group in wanted:
         if key(group.typical) not in there:
             yield group.typical.kernel
+
+
+def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> TracedProgram:
+    """Run ``command`` once under iket: when the warps of its longest kernels ran, or of those that
+    are named, each in its last launch. Raises WorkbenchError.
+    """
+    require_program(command)
+    iket.folder()
+    if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
+        why = f"no NVIDIA GPU was found ({why_none()})"
+        raise EnvironmentLacks(why, hint="run this command where there is one")
+    tell(f"tracing the warps of {shown(command)}")
+    with temporary_folder() as folder:
+        output, waiting = folder / iket.OUTPUT, "the program is traced"
+        traced = [*iket.command(str(output)), *command]
+        end = run_program(traced, folder, tell, echo=False, waiting=waiting)
+        for line in end.output.splitlines():
+            if not line.startswith(iket.SAYS):
+                tell(line)
+        if end.interrupted:
+            raise Interrupted("interrupted: nothing was recorded")
+        if failed := failure(end):
+            hint = f"does it run without iket? {shown(command)}"
+            raise ToolFailed(f"{shown(command)} {failed}", hint=hint)
+        launches = iket.last_of_each(output, ncu.quoted(end.output), kernel, TRACED)
+    kernels = call_timeline(launches, in_graph=False)
+    alone = [structs.replace(launch, begin=0) for launch in launches]
+    sides = {launch.kernel: call_timeline([launch], in_graph=False) for launch in alone}
+    chart = timeline_chart("timeline", f"{shown(command)}; µs while traced", sides)
+    trace = write_trace(Path(subject(command).stem), kernels)
+    path = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.svg")
+    write_bytes(path, chart.svg().encode())
+    return TracedProgram(tuple(command), kernels, (trace, path))
+
+
+def write_trace(stem: Path, call: CallTimeline) -> Path:
+    """Write what Perfetto opens where no file is."""
+    path = free_path(stem, SUFFIX)
+    write_bytes(path, perfetto(call))
+    return path

@@ -295,6 +295,7 @@ class ProfileOptions(Briefed, Measured):
     variants: list[str] = argument("VARIANT | -- PROGRAM", "Variants, or a program.")
     shape: ShapeName = None
     fresh: Fresh = False
+    timeline: bool = flag("--timeline", "Record when the warps ran, in a run of its own.")
     csv: Csv = False
     kernel: str | None = option("--kernel", "Of a program: only kernels of this name.", "NAME")
     launch: int | None = option("--launch", "Of a program: only this launch, from 0.", "N", min=0)

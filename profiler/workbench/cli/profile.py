@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 from workbench.app.judge import profile
@@ -10,7 +11,7 @@ from workbench.app.outcomes import VariantResult
 from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.printing import show
-from workbench.cli.streams import DASHES, executor, note, note_failures
+from workbench.cli.streams import DASHES, executor, note, note_failures, telling
 from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.reporters.profile import problem
 from workbench.words import Status
@@ -37,9 +38,18 @@ def run(options: ProfileOptions) -> int:
     place = (options.project, options.study, options.shape)
     target = find_target(executor("profile", options.on), *place, names=options.variants)
     names = target.variants(options.variants)
-    ladder, failures = profile(target, names, fresh=options.fresh)
+    with telling("measuring, and tracing the warps") if options.timeline else nullcontext():
+        ladder, failures = profile(target, names, fresh=options.fresh, timeline=options.timeline)
     rows = [ladder.row(name) for name in names]
     show(options, VariantResult(ladder, tuple(rows)))
+    for row in rows if options.timeline else ():
+        if row.timeline:
+            from workbench.app.program import write_trace
+
+            trace = write_trace(Path(row.variant), row.timeline)
+            note(f"{trace}: {row.variant} for ui.perfetto.dev")
+        elif not target.live:
+            note(f"no timeline of {row.variant} is recorded, and nothing is measured here")
     failed = [row for row in rows if row.status == Status.FAILED or row.variant in failures]
     why = {row.variant: failures.get(row.variant) or problem(row) for row in failed}
     note_failures(why, target.study)
@@ -69,6 +79,13 @@ def run_program(options: ProfileOptions, program: list[str]) -> int:
 
     require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
     asked = {name: getattr(options, name) for name in OF_PROGRAMS}
+    if options.timeline:
+        from workbench.app.program import trace_program
+
+        require(options, ("launch", "skip", "to", "keep"), "a profile", "leave it out here")
+        traced = trace_program(program, note, options.kernel)
+        show(options, traced)
+        return 0
     if options.keep:
         from workbench.app.program_study import keep_program
 

@@ -16,6 +16,7 @@ from workbench.run.protocol import (
     Round,
     Start,
     TimedSession,
+    Traced,
 )
 from workbench.words import CheckResult, Phase
 
@@ -24,6 +25,7 @@ VERBS = {
     Phase.CHECK: "checking",
     Phase.TIME: "loading",
     Phase.CAPTURE: "profiling",
+    Phase.TRACE: "tracing",
 }
 
 
@@ -90,6 +92,8 @@ class Progress:
                 self.captured.add(event.variant)
                 done = f"{len(self.captured)} of {self.captures}"
                 self.line(f"profiled {event.variant} ({done})")
+            case Traced():
+                self.line(f"traced {event.variant}")
             case Failed():
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end

@@ -187,6 +187,53 @@ class Captures(Record, frozen=True, kw_only=True):
     captures: dict[str, CaptureIndex]
 
 
+Ticks = tuple[Count, ...]
+
+
+class TracedLaunch(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One launch by the clock of the GPU, all in ticks of ``tick_ns``. ``sms``, ``starts`` and
+    ``lives`` have a value a block, in the order of block indices; ``begin`` is that of the launch
+    after the first one of its call, and a block's start is after that of the launch.
+
+    Every ``stride``-th block has its ``warps`` in ``warp_starts``, after the start of the block,
+    and ``warp_lives``, block by block.
+    """
+
+    kernel: str
+    grid: tuple[Count, Count, Count]
+    block: tuple[Count, Count, Count]
+    warps: Count
+    tick_ns: Annotated[int, msgspec.Meta(gt=0, le=10**9)]
+    begin: Count
+    sms: Ticks
+    starts: Ticks
+    lives: Ticks
+    stride: Annotated[int, msgspec.Meta(gt=0)]
+    warp_starts: Ticks
+    warp_lives: Ticks
+
+    def __post_init__(self) -> None:
+        blocks, rows = len(self.starts), -(-len(self.starts) // self.stride) * self.warps
+        lengths = (len(self.sms), len(self.lives), len(self.warp_starts), len(self.warp_lives))
+        if not rows or lengths != (blocks, blocks, rows, rows):
+            raise ValueError("has columns of different lengths, or none")
+
+
+class Timeline(Record, frozen=True, kw_only=True):
+    """``<shape>/timelines/<variant>.json.zst``: when the warps of one call ran, launch by launch,
+    in a run of its own that nothing was timed in. ``iket`` is the version of what recorded it.
+    ``in_graph``: the call was a CUDA graph's, so that the host did not hold its launches up.
+    """
+
+    variant: str
+    shape: str
+    fingerprint: str
+    iket: str
+    in_graph: bool
+    provenance: Provenance
+    launches: tuple[TracedLaunch, ...]
+
+
 class ShippedTime(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The measured time of a shipped variant at a shape: microseconds of a call, chained, and how
     many times faster it is than ``reference``, with the interval of ``level`` percent over

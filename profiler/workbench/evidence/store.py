@@ -24,6 +24,7 @@ from workbench.evidence.records import (
     Captures,
     DerivedShape,
     Record,
+    Timeline,
     Timing,
     TimingHead,
     VariantRecord,
@@ -93,6 +94,9 @@ class EvidenceFolder:
     def tables(self, report: str) -> Path:
         """Return where the tables read of a report are kept; see ``ncu.captures``."""
         return self.root / f"tables/{Path(report).stem}.json.zst"
+
+    def timeline(self, shape: str, variant: str) -> Path:
+        return self.root / shape / "timelines" / f"{variant}.json{PACKED}"
 
     @property
     def journal(self) -> Path:
@@ -308,6 +312,10 @@ def captures_at(folder: EvidenceFolder, shape: str) -> Mapping[str, CaptureIndex
     """Return the captures at a shape by variant; empty without a file."""
     record = _recorded(folder.captures(shape), Captures)
     return record.captures if record else {}
+
+
+def timeline_at(folder: EvidenceFolder, shape: str, variant: str) -> Timeline | None:
+    return _recorded(folder.timeline(shape, variant), Timeline)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,10 @@ from workbench.derive.rooflines import (
     used,
 )
 from workbench.derive.source_diff import SECTORS, WAVEFRONTS
+from workbench.derive.timeline import CallTimeline
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.judge.findings import Finding, finding, percent
+from workbench.judge.timelines import faults
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX, TENSOR_OPS, catalog
 from workbench.study.model import Work
@@ -97,6 +99,7 @@ class AdvisedKernel:
     sectors: float | None = None
     specialised: bool = False
     calls: Mapping[Place, Place] = field(default_factory=dict)
+    timeline: CallTimeline | None = None
 
     def value(self, name: str) -> float | None:
         """Return the value of a figure; None where it was not collected."""
@@ -192,6 +195,7 @@ def subject(
     known: Mapping[str, Figure] | None = None,
     ceilings: Mapping[str, float] | None = None,
     work: Work | None = None,
+    timeline: CallTimeline | None = None,
 ) -> AdvisedKernel:
     """``known`` are the capture's figures where already computed; ``ceilings`` the measured ones by
     id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it.
@@ -219,6 +223,7 @@ def subject(
         sectors=capture.global_sectors,
         specialised=capture.has_opcode("USETMAXREG"),
         calls=capture.calls,
+        timeline=timeline,
     )
 
 
@@ -793,6 +798,15 @@ def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
         yield Candidate(limit, Change.REGISTERS, saved, NAMED if spills else ONE_WAY / 2, why)
 
 
+def timeline_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
+    """The faults that its timeline shows."""
+    for fault in faults(subject.timeline) if subject.timeline else ():
+        unit = "% of the span"
+        limit = Limit(fault.stage, "", fault.share, TIMELINE, 100 * fault.share, unit)
+        yield Candidate(limit, fault.change, fault.share, NAMED, fault.why)
+
+
+TIMELINE = "workbench profile --timeline"
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
 RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
@@ -803,6 +817,7 @@ RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
     _turns,
     _instructions,
     latency_rules,
+    timeline_rules,
 )
 
 

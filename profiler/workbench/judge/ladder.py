@@ -23,6 +23,7 @@ from workbench.derive.rooflines import (
 )
 from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, profiled, source_diff
 from workbench.derive.speedup import OverRecordings, Ratio, Time, over_recordings, smaller
+from workbench.derive.timeline import CallTimeline
 from workbench.errors import unknown
 from workbench.evidence.records import (
     Build,
@@ -154,6 +155,8 @@ class Row:
     over_chosen: Ratio | None = field(default=None, repr=False)
     advice: tuple[Advice, ...] | None = None
     hottest: Spot | None = field(default=None, repr=False)
+    timeline: CallTimeline | None = field(default=None, repr=False)
+    parent_timeline: CallTimeline | None = field(default=None, repr=False)
 
     @property
     def is_judged(self) -> bool:
@@ -575,7 +578,9 @@ def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequ
     """``variants`` decide which timing the table's is."""
     here = evidence.shapes[shape]
     kernels = {
-        name: subject(variant.capture, variant.figures, evidence.ceilings, here.work)
+        name: subject(
+            variant.capture, variant.figures, evidence.ceilings, here.work, variant.timeline
+        )
         for name, variant in here.variants.items()
         if variant.capture
     }
@@ -756,6 +761,8 @@ def _row(
         over_chosen=over_chosen,
         advice=_answered(view, variant, trials) if capture else None,
         hottest=view.hottest.get(variant) if capture else None,
+        timeline=evidence.timeline if timed else None,
+        parent_timeline=view.variant(parent).timeline if timed and parent else None,
     )
 
 

@@ -23,7 +23,7 @@ from workbench.app.executor import Executor, Hear, Reporter, Task
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.journal import JournalEntry, SessionEntry
-from workbench.evidence.records import Captures, Record, Timing, VariantRecord
+from workbench.evidence.records import Captures, Record, Timeline, Timing, VariantRecord
 from workbench.evidence.store import gpu_slug
 from workbench.judge.open_verdicts import Deciding
 from workbench.remote import bootstrap, worker
@@ -196,6 +196,8 @@ def record(recorder: Recorder, result: Result, files: Mapping[str, bytes]) -> No
     for name in dict.fromkeys(index.report for index in indexes):
         same = [index for index in indexes if index.report == name]
         write_captures(folder, name, files[REPORTS + name], same)
+    for timeline in records[Timeline]:
+        store.write(folder.timeline(shape, timeline.variant), timeline)
 
 
 def decoded(recorder: Recorder, files: Mapping[str, bytes]) -> Mapping[type[Record], list[Any]]:
@@ -204,6 +206,7 @@ def decoded(recorder: Recorder, files: Mapping[str, bytes]) -> Mapping[type[Reco
         "variants/": VariantRecord,
         f"{recorder.shape}/timings/": Timing,
         f"{recorder.shape}/captures.json": Captures,
+        f"{recorder.shape}/timelines/": Timeline,
     }
     records: dict[type[Record], list[Any]] = defaultdict(list)
     for name, data in files.items():
@@ -224,6 +227,8 @@ def decoded(recorder: Recorder, files: Mapping[str, bytes]) -> Mapping[type[Reco
             raise refused("a timing is of another shape, or has no date")
         for variant, fingerprint in timing.fingerprints.items():
             require(recorder, variant, recorder.shape, fingerprint)
+    for timeline in records[Timeline]:
+        require(recorder, timeline.variant, recorder.shape, timeline.fingerprint)
     for index in (index for record in records[Captures] for index in record.captures.values()):
         require(recorder, index.variant, recorder.shape, index.fingerprint)
         report = hashlib.sha256(files.get(REPORTS + index.report, b"")).hexdigest()

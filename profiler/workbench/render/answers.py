@@ -11,6 +11,7 @@ from workbench.derive.figures import Figure
 from workbench.derive.matching import LaunchGroup, PairGroup
 from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDiff
 from workbench.derive.speedup import OverRecordings, Ratio
+from workbench.derive.timeline import LaunchTimeline
 from workbench.judge import advice_rules as ranked
 from workbench.judge.advice_rules import Advice, Tried
 from workbench.judge.bottlenecks import Bottleneck
@@ -20,6 +21,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.predictions import Score
 from workbench.judge.program_variants import ProgramStep
+from workbench.judge.timelines import faults
 from workbench.judge.times import AcrossShapes, AtShape, InRegime, TimingFacts
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
@@ -98,6 +100,8 @@ class LadderRow(msgspec.Struct, frozen=True, kw_only=True):
     against_parent: Data | msgspec.UnsetType | None
     gates: Mapping[str, Gate]
     advice: list[AdvisedChange] | list[str] | None
+    timeline: Sequence[LaunchTimeline] | msgspec.UnsetType = msgspec.UNSET
+    faults: tuple[Finding, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class VariantAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,6 +180,10 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
         against_parent=_in_short(row.against_parent),
         gates={gate.name: gate for gate in row.gates},
         advice=to_try(row.advice),
+        timeline=row.timeline.launches if row.timeline else msgspec.UNSET,
+        faults=tuple(fault.why for fault in faults(row.timeline))
+        if row.timeline
+        else msgspec.UNSET,
     )
 
 
@@ -195,6 +203,7 @@ def short_row(ladder: Ablation, judged: Row) -> LadderRow:
         lesson=msgspec.UNSET,
         regimes=msgspec.UNSET,
         against_parent=msgspec.UNSET,
+        timeline=msgspec.UNSET,
         gates={gate.name: gate for gate in judged.gates if gate.state != GateState.PASSED},
     )
 
@@ -262,6 +271,15 @@ class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
     listed: list[ListedKernel]
     profile: ReportAnswer
     study: Sequence[ProgramStep]
+
+
+class TracedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``profile --timeline -- PROGRAM``."""
+
+    program: Sequence[str]
+    timeline: Sequence[LaunchTimeline]
+    faults: tuple[Finding, ...]
+    files: list[str]
 
 
 class VariantLines(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from workbench.app.outcomes import ProgramResult, VariantResult
+from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
+from workbench.judge.timelines import faults
 from workbench.render import answers, as_table
 from workbench.render import brief as in_short
-from workbench.render.document import launches, variant
+from workbench.render.document import launches, variant, warp_times
 from workbench.render.document.blocks import Block, code, paragraph, warned
 from workbench.render.document.launches import DETAILED
 from workbench.reporters import show
@@ -24,7 +25,17 @@ if TYPE_CHECKING:
 MOST = 12  # kernels of a program that are listed
 
 
-def data(result: VariantResult | ProgramResult) -> object:
+Result = VariantResult | ProgramResult | TracedProgram
+
+
+def data(result: Result) -> object:
+    if isinstance(result, TracedProgram):
+        return answers.TracedAnswer(
+            program=result.command,
+            timeline=result.kernels.launches,
+            faults=tuple(fault.why for fault in faults(result.kernels)),
+            files=[str(path) for path in result.files],
+        )
     if isinstance(result, ProgramResult):
         known = [answers.listed(group) for group in result.listed]
         return answers.ProgramAnswer(
@@ -38,7 +49,11 @@ def data(result: VariantResult | ProgramResult) -> object:
     return answers.ablation(result.ladder, full=[row.variant for row in result.rows])
 
 
-def brief(result: VariantResult | ProgramResult) -> dict[str, object]:
+def brief(result: Result) -> dict[str, object]:
+    if isinstance(result, TracedProgram):
+        spans = {one.kernel: in_short.number(one.span_us) for one in result.kernels.launches}
+        wrong = [in_short.short(fault.why.message) for fault in faults(result.kernels)]
+        return {"span_us": spans, "faults": wrong, "files": [str(path) for path in result.files]}
     if isinstance(result, ProgramResult):
         few = [in_short.listed(group) for group in result.listed[:MOST]]
         kernels = show.brief(result.full)["kernels"]
@@ -52,8 +67,10 @@ def brief(result: VariantResult | ProgramResult) -> dict[str, object]:
     return in_short.together([in_short.step(result.ladder, row) for row in result.rows])
 
 
-def frame(result: VariantResult | ProgramResult, note: Callable[[str], None]) -> DataFrame:
+def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
     """The figures of variants; the kernels of a program, or the steps of its study."""
+    if isinstance(result, TracedProgram):
+        return as_table.frame(result.kernels.launches, "kernel")
     if isinstance(result, ProgramResult):
         if result.steps:
             return as_table.frame(map(in_short.program_step, result.steps), "variant")
@@ -63,7 +80,12 @@ def frame(result: VariantResult | ProgramResult, note: Callable[[str], None]) ->
     return as_table.joined(as_table.figures(r.figures, variant=r.variant) for r in result.rows)
 
 
-def blocks(result: VariantResult | ProgramResult, options: Any) -> Iterator[Block]:
+def blocks(result: Result, options: Any) -> Iterator[Block]:
+    if isinstance(result, TracedProgram):
+        yield from warp_times.timeline(result.kernels)
+        for path in result.files:
+            yield paragraph(code(str(path)))
+        return
     if isinstance(result, ProgramResult):
         yield from _program(result, options)
         return

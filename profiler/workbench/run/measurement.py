@@ -22,7 +22,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.ncu.reader import launches_by_range, resources_of
-from workbench.run import machine
+from workbench.run import iket, machine
 from workbench.run.compilation import (
     build_job,
     compilers,
@@ -48,6 +48,7 @@ from workbench.run.protocol import (
     SessionsJob,
     Start,
     TimedSession,
+    Traced,
     VariantsJob,
     Witnessed,
     write_calls,
@@ -66,7 +67,8 @@ class Plan:
     """A plan of the measurements at one shape.
 
     ``checked`` are built and compared with the reference, ``timed`` also timed together in
-    sessions, ``captured`` profiled in one ncu. ``everywhere``: checked at every shape of the study,
+    sessions, ``captured`` profiled in one ncu, ``traced`` each in a run that tells when its warps
+    ran. ``everywhere``: checked at every shape of the study,
     and not at those alone that always are; ``others``: at these beside ``shape`` instead. ``known``
     are timed without another check.
     """
@@ -78,10 +80,11 @@ class Plan:
     everywhere: bool = False
     others: tuple[str, ...] | None = None
     known: tuple[str, ...] = ()
+    traced: tuple[str, ...] = ()
 
     @property
     def variants(self) -> list[str]:
-        return list(dict.fromkeys([*self.checked, *self.timed, *self.captured]))
+        return list(dict.fromkeys([*self.checked, *self.timed, *self.captured, *self.traced]))
 
     @property
     def built(self) -> list[str]:
@@ -315,6 +318,8 @@ class Measurement:
         self.last_session = 0.0  # after this moment none is begun
 
     def run(self) -> MeasuredPlan:
+        if self.plan.traced:
+            iket.folder()
         self.recorder.predictions()
         self.recorder.note_derived(self.plan.others or ())
         with scratch_folder(self.study, self.cubins, extensions=self.extensions) as scratch:
@@ -332,6 +337,12 @@ class Measurement:
                     with self.part("ncu"):
                         try:
                             self.capture(scratch, ahead)
+                        except (EnvironmentLacks, ToolFailed) as error:
+                            self.result.unprofiled = ErrorText.of(error)
+                if self.plan.traced and not self.result.interrupted:
+                    with self.part("timeline"):
+                        try:
+                            self.trace(scratch)
                         except (EnvironmentLacks, ToolFailed) as error:
                             self.result.unprofiled = ErrorText.of(error)
             finally:
@@ -501,3 +512,21 @@ class Measurement:
             explained = stored or culprit or outcome.interrupted
             if not explained and left == tried:
                 raise ncu.failure(outcome.log)
+
+    def trace(self, scratch: Path) -> None:
+        """Record when the warps of each variant ran, in a process of its own: the trace holds all
+        that a process launches.
+        """
+        folder, limit = scratch / "timeline", self.config.limits.seconds_per_capture
+        copy_sources(scratch, folder)
+        for name in [name for name in self.plan.traced if name not in self.result.out]:
+            job = variants_job(self.study, self.plan, [name], (Phase.TRACE,))
+            worker = Worker(folder, job, iket.command(), cubins=scratch)
+            outcome = worker.watch(limit, self.events.take)
+            self.result.interrupted = outcome.interrupted
+            if outcome.interrupted:
+                return
+            if self.events.blame(outcome) is None and name not in self.result.out:
+                (traced,) = outcome.of(Traced)
+                launches = iket.call_in(folder / iket.OUTPUT, ncu.quoted(outcome.log))
+                self.recorder.timeline(name, launches, in_graph=traced.in_graph)

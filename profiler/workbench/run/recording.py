@@ -30,7 +30,9 @@ from workbench.evidence.records import (
     Environment,
     Provenance,
     Session,
+    Timeline,
     Timing,
+    TracedLaunch,
     Witness,
     other_ways,
     timing_name,
@@ -38,6 +40,7 @@ from workbench.evidence.records import (
 from workbench.evidence.store import EvidenceFolder, derived_shapes
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
+from workbench.run import iket
 from workbench.run.protocol import TimedSession
 from workbench.study.config import Profiler
 from workbench.study.files import (
@@ -340,6 +343,18 @@ class Recorder:
             for variant, number in launches.items()
         ]
         write_captures(self.folder, name, data, indexes)
+
+    def timeline(self, variant: str, launches: tuple[TracedLaunch, ...], *, in_graph: bool) -> None:
+        record = Timeline(
+            variant=variant,
+            shape=self.shape,
+            fingerprint=self._prints[variant, self.shape],
+            iket=iket.recorder(),
+            in_graph=in_graph,
+            provenance=provenance(self.environment),
+            launches=launches,
+        )
+        store.write(self.folder.timeline(self.shape, variant), record)
 
 
 _elsewhere: list[str] = []

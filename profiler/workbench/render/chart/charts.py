@@ -16,19 +16,21 @@ from workbench.judge.sweeps import OverSizes, size_words
 from workbench.judge.times import AcrossShapes
 from workbench.render.chart import svg
 from workbench.render.chart.roofline import roofline
+from workbench.render.chart.sm_rows import timeline_chart
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.limits import stall_words
 from workbench.render.document.phrases import (
     SIZES,
     caption_of,
     compared,
+    parent_of,
     shape_name,
     shape_words,
     short_change,
     table_size,
     verdict,
 )
-from workbench.render.document.variant import figure_text, memory_of, step_chart
+from workbench.render.document.variant import figure_text, memory_of, step_chart, timeline_of
 from workbench.render.numbers import factor, microseconds, number, speed
 from workbench.words import Verdict
 
@@ -51,7 +53,14 @@ def charts(ablation: Ablation) -> list[Drawing]:
     there is one.
     """
     absent = ["roofline"] * ablation.moves_only + [SIZES] * (not ablation.has_sizes)
-    return [chart(name, ablation) for name in CHARTS if name not in absent]
+    drawn = [chart(name, ablation) for name in CHARTS if name not in absent]
+    return [*drawn, *(_timeline(row, ablation) for row in ablation.rows if row.timeline)]
+
+
+def _timeline(row: Row, ablation: Ablation) -> Drawing:
+    calls = {parent_of(row): row.parent_timeline, row.variant: row.timeline}
+    sides = {name: call for name, call in calls.items() if call}
+    return timeline_chart(timeline_of(row.variant), f"{_where(ablation)}; µs while traced", sides)
 
 
 def page_charts(ablation: Ablation) -> list[Drawing]:

@@ -182,6 +182,22 @@ class Log(NamedTuple):
         return [tick for tick in ticks if self.low <= tick <= self.high]
 
 
+class Linear(NamedTuple):
+    """An axis that begins with 0 at ``start``; ``high`` stands at ``end``."""
+
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        return self.start + value / self.high * (self.end - self.start)
+
+    def ticks(self, most: int) -> list[float]:
+        power = 10.0 ** math.floor(math.log10(self.high / most))
+        step = next(n * power for n in (1, 2, 5, 10) if n * power >= self.high / most)
+        return [round(n * step, 12) for n in range(math.floor(self.high / step) + 1)]
+
+
 class Plot(NamedTuple):
     """The two axes of a box."""
 
@@ -231,6 +247,13 @@ class Canvas(list[str]):
 
     def bar(self, box: Box, fill: str) -> None:
         self.append(f'<rect class="f-{fill}" {_box(box)}/>\n')
+
+    def strips(self, strips: Iterable[tuple[float, float, float]], stroke: Stroke) -> None:
+        """Draw level strips, each from x to x at a height, as one element."""
+        path = "".join(f"M{_place((x0, y))}H{_number(x1)}" for x0, x1, y in strips)
+        if path:
+            look = f'class="s-{stroke.colour}" stroke-width="{_number(stroke.width)}"'
+            self.append(f'<path d="{path}" fill="none" {look}/>\n')
 
     def sign(self, at: XY, sign: Sign, words: str = "", size: float = 0.0) -> None:
         """Draw a sign, in a size of its own or another, with words that a pointer over it shows."""
@@ -314,7 +337,7 @@ class Canvas(list[str]):
         self.text((box.x0 - 6, box.y0 - 10), y_title, SMALL, "muted")
 
     def ticks(
-        self, axis: Log, ticks: Sequence[tuple[float, str]], top: float, bottom: float
+        self, axis: Log | Linear, ticks: Sequence[tuple[float, str]], top: float, bottom: float
     ) -> None:
         """Draw the lines of an axis, and their words where there is room."""
         free = 0.0

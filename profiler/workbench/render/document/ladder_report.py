@@ -26,7 +26,7 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, hunks, limits, timings, variant
+from workbench.render.document import advice, hunks, limits, timings, variant, warp_times
 from workbench.render.document import phrases as said
 from workbench.render.document.blocks import (
     Block,
@@ -458,7 +458,7 @@ def change(
     head = f": {short_change(row)}, {took} ({interval(over)}){where}"
     changed = line(strong("Changed."), " ", authored(row.step.key_change), ".")
     blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
-    blocks += [*_why(row, ablation), *_sizes(row, ablation)]
+    blocks += [*_why(row, ablation), *_sizes(row, ablation), *_timeline(row)]
     if page:
         blocks += [*_lesson(row), *_charts(row), variant.diff(row, changes)]
         blocks.append(variant.details(row, here, where))
@@ -467,6 +467,14 @@ def change(
         blocks += [*_predicted(row), *_lesson(row)]
     title, name = words(row.variant + head), row.variant
     return Section(variant.anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
+
+
+def _timeline(row: Row) -> Iterator[Block]:
+    if row.timeline:
+        beside = f" beside {parent_of(row)}" if row.parent_timeline else ""
+        alt = f"Timeline of the warps of {row.variant}{beside}."
+        yield Chart(variant.timeline_of(row.variant), alt, words(warp_times.CAPTION))
+        yield from warp_times.timeline(row.timeline, row.time)
 
 
 def _charts(row: Row) -> Iterator[Block]:

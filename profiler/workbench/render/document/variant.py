@@ -13,7 +13,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome, Score
-from workbench.render.document import advice, timings
+from workbench.render.document import advice, timings, warp_times
 from workbench.render.document import limits as bottlenecks
 from workbench.render.document.blocks import (
     Block,
@@ -184,6 +184,8 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
             blocks.append(paragraph(sentence(row.no_source_lines)))
     else:
         blocks.append(paragraph(f"profile: {ABSENT}"))
+    if row.timeline:
+        blocks += warp_times.timeline(row.timeline, row.time)
     if row.against_parent:
         blocks += bottlenecks.account(row.against_parent)
     if row.gates:
@@ -263,6 +265,11 @@ def memory_of(variant: str) -> str:
 def step_chart(variant: str) -> str:
     """The name of the chart of its stall time."""
     return f"stall-time-{anchor(variant)}"
+
+
+def timeline_of(variant: str) -> str:
+    """The name of the chart of when its warps ran."""
+    return f"timeline-{anchor(variant)}"
 
 
 def details(row: Row, here: Row, where: str) -> Fold:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -31,6 +31,7 @@ from workbench.run.protocol import (
     Checked,
     DeviceFound,
     Start,
+    Traced,
     VariantsJob,
     read_calls,
 )
@@ -111,7 +112,12 @@ class JobWorker:
             from workbench.run.worker.device import environment
 
             self.journal.write(DeviceFound(environment=environment()))
-        phases = {Phase.BUILD: self.build, Phase.CHECK: self.check, Phase.CAPTURE: self.capture}
+        phases = {
+            Phase.BUILD: self.build,
+            Phase.CHECK: self.check,
+            Phase.CAPTURE: self.capture,
+            Phase.TRACE: self.trace,
+        }
         for phase, work in phases.items():
             # A capture compiles what it calls; a check on the CPU builds nothing ahead of it.
             if phase in self.job.phases or (phase == Phase.BUILD and not self.job.on_cpu):
@@ -308,8 +314,29 @@ class JobWorker:
         return in_order(run) if asked else run
 
     def capture(self, name: str) -> None:
-        """Call the variant once inside of its NVTX range, after calls outside of it, in which
-        compilers and autotuners work. A variant that chooses its kernels is loaded again, a few
+        """Call the variant once inside of its NVTX range."""
+        import torch
+
+        with self.warm(name) as call:
+            torch.cuda.nvtx.range_push(self.job.ranges[name])
+            call()
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
+        self.journal.write(Captured(variant=name))
+
+    def trace(self, name: str) -> None:
+        """Call the variant once, as the last thing that this process launches."""
+        import torch
+
+        with self.warm(name, in_graph=True) as call:
+            call()
+            torch.cuda.synchronize()
+        self.journal.write(Traced(variant=name, in_graph=not isinstance(call, partial)))
+
+    @contextmanager
+    def warm(self, name: str, *, in_graph: bool = False) -> Iterator[Callable[[], Any]]:
+        """A call, after calls in which compilers and autotuners work; ``in_graph`` the replay of a
+        graph if one can capture it. A variant that chooses its kernels is loaded again, a few
         times, until it launches what was timed.
 
         A neighbour has just written the inputs, as in the chained regime.
@@ -333,15 +360,17 @@ class JobWorker:
             call = graphs.as_timed(
                 lambda: partial(self.load(name), **inputs), ways, neighbours.gpu.side
             )
+            if in_graph:
+                with suppress(Exception):  # it is called all the same
+                    call = graphs.captured(call, neighbours.gpu.side).replay
+                for _ in range(TRACED_AFTER):
+                    call()
             neighbours.write(table, 1)
             torch.cuda.synchronize()
-            torch.cuda.nvtx.range_push(self.job.ranges[name])
-            call()
-            torch.cuda.synchronize()
-            torch.cuda.nvtx.range_pop()
-        self.journal.write(Captured(variant=name))
+            yield call
 
 
+TRACED_AFTER = 3  # calls: the clocks have risen
 CPU_SECONDS = 8.0  # at one shape
 CUDA_C = "CUDA C needs a GPU"
 
@@ -359,7 +388,9 @@ def is_forking(job: VariantsJob) -> bool:
     is only compiled is not called.
     """
     return not (
-        job.on_cpu or Phase.CAPTURE in job.phases or (job.phases == (Phase.BUILD,) and job.arch)
+        job.on_cpu
+        or {Phase.CAPTURE, Phase.TRACE} & {*job.phases}
+        or (job.phases == (Phase.BUILD,) and job.arch)
     )
 
 

@@ -1,0 +1,150 @@
+"""When the blocks and warps of a launch ran: span, ramp, tail, imbalance, gaps and roles. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import fmean, median
+
+from workbench.evidence.records import TracedLaunch
+from workbench.words import grouped
+
+RAMPED = 0.9  # of the SMs have a warp at the end of the ramp
+ALIKE = 0.05  # of a block's life: warps whose ends differ by less have one role
+LONG = 1.5  # times the median life, for a block that is slow
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WarpRole:
+    """Warps ``first`` to ``last`` of each block, which end at this share of its life, by the
+    median.
+    """
+
+    first: int
+    last: int
+    end: float
+
+    @property
+    def words(self) -> str:
+        return (
+            f"warps {self.first} to {self.last}" if self.last > self.first else f"warp {self.first}"
+        )
+
+
+@dataclass(frozen=True)
+class LaunchTimeline:
+    """One launch. Times are in microseconds; idle times are shares of the span of all SMs that it
+    used: in the tail after an SM's last block, in gaps between two of its blocks. ``resident`` are
+    the most blocks that an SM has at once; ``imbalance`` is the busy time of the busiest SM over
+    the mean. ``slow_blocks`` live longer than ``LONG`` medians.
+    """
+
+    kernel: str
+    blocks: int
+    sms: int
+    resident: int
+    span_us: float
+    ramp_us: float
+    tail_us: float
+    tail_idle: float
+    gaps_idle: float
+    imbalance: float
+    median_us: float
+    longest_us: float
+    longest_block: int
+    slow_blocks: int
+    roles: tuple[WarpRole, ...]
+    launch: TracedLaunch = field(repr=False, compare=False)
+
+
+def launch_timeline(launch: TracedLaunch) -> LaunchTimeline:
+    us, lives = launch.tick_ns / 1000, launch.lives
+    rows = zip(launch.sms, launch.starts, lives, strict=True)
+    by_sm = grouped((sm, (start, start + life)) for sm, start, life in rows)
+    busy = [list(merged(sorted(blocks))) for blocks in by_sm.values()]
+    firsts, lasts = sorted(sm[0][0] for sm in busy), [sm[-1][1] for sm in busy]
+    span, middle = max(*lasts, 1), median(lives)
+    totals = [max(sum(end - start for start, end in sm), 1) for sm in busy]
+    gaps = sum(after[0] - before[1] for sm in busy for before, after in pairwise(sm))
+    return LaunchTimeline(
+        kernel=launch.kernel,
+        blocks=len(lives),
+        sms=len(busy),
+        resident=max(map(most_at_once, by_sm.values())),
+        span_us=us * span,
+        ramp_us=us * firsts[math.ceil(RAMPED * len(firsts)) - 1],
+        tail_us=us * (span - min(lasts)),
+        tail_idle=1 - fmean(lasts) / span,
+        gaps_idle=gaps / span / len(busy),
+        imbalance=max(totals) / fmean(totals),
+        median_us=us * middle,
+        longest_us=us * max(lives),
+        longest_block=lives.index(max(lives)),
+        slow_blocks=sum(life > LONG * middle for life in lives),
+        roles=tuple(_roles(launch)),
+        launch=launch,
+    )
+
+
+def merged(blocks: Sequence[Interval]) -> Iterator[Interval]:
+    """When any of these, sorted by start, was there."""
+    first, last = blocks[0]
+    for start, end in blocks[1:]:
+        if start > last:
+            yield first, last
+            first = start
+        last = max(last, end)
+    yield first, last
+
+
+def most_at_once(blocks: Sequence[Interval]) -> int:
+    """Count them when they are most; one that starts when another ends comes after it."""
+    changes = sorted((when, by) for start, end in blocks for when, by in ((start, 1), (end, -1)))
+    most = now = 0
+    for _, by in changes:
+        now += by
+        most = max(most, now)
+    return most
+
+
+def _roles(launch: TracedLaunch) -> Iterator[WarpRole]:
+    """Neighbouring warps of a block that end together."""
+    lives, first, last = [max(life, 1) for life in launch.lives[:: launch.stride]], 0, -1.0
+    for warp in range(launch.warps):
+        columns = (
+            launch.warp_starts[warp :: launch.warps],
+            launch.warp_lives[warp :: launch.warps],
+        )
+        ends = zip(*columns, lives, strict=True)
+        share = median((start + life) / whole for start, life, whole in ends)
+        if warp and abs(share - last) >= ALIKE:
+            yield WarpRole(first, warp - 1, last)
+            first = warp
+        if first == warp:
+            last = share
+    yield WarpRole(first, launch.warps - 1, last)
+
+
+@dataclass(frozen=True)
+class CallTimeline:
+    """The launches of one call; ``in_graph``: the host did not hold them up. Where each starts when
+    those before have ended, no warp runs for ``between_us``.
+    """
+
+    launches: tuple[LaunchTimeline, ...]
+    in_graph: bool
+    span_us: float
+    between_us: float
+
+
+def call_timeline(launches: Sequence[TracedLaunch], *, in_graph: bool) -> CallTimeline:
+    every = tuple(map(launch_timeline, launches))
+    starts = [one.launch.begin * one.launch.tick_ns / 1000 for one in every]
+    ends = [start + one.span_us for start, one in zip(starts, every, strict=True)]
+    gaps = [start - end for start, end in zip(starts[1:], ends, strict=False)]
+    between = sum(gaps) if all(gap >= 0 for gap in gaps) else 0.0
+    return CallTimeline(every, in_graph, max(ends), between)

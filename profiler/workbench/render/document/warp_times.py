@@ -1,0 +1,62 @@
+"""A timeline in figures: when the warps of a call ran, and what that shows to be wrong."""
+
+from __future__ import annotations
+
+from workbench.derive.speedup import Time
+from workbench.derive.timeline import CallTimeline, LaunchTimeline
+from workbench.judge.timelines import faults
+from workbench.render.document.blocks import (
+    Block,
+    Bullets,
+    Field,
+    code,
+    field,
+    numeric,
+    paragraph,
+    table,
+    words,
+)
+from workbench.render.numbers import factor, microseconds, number, percent
+
+NAME = 40  # characters of a kernel's name
+FIELDS: list[Field[LaunchTimeline]] = [
+    field("kernel", "kernel", lambda one: code(one.kernel[:NAME])),
+    numeric("span", "µs", lambda one: number(one.span_us)),
+    numeric("blocks", "blocks", lambda one: f"{one.blocks:,}"),
+    numeric("resident", "on an SM", lambda one: str(one.resident)),
+    numeric("median", "median block", lambda one: microseconds(one.median_us)),
+    numeric("longest", "longest", lambda one: microseconds(one.longest_us)),
+    numeric("ramp", "ramp", lambda one: microseconds(one.ramp_us)),
+    numeric("tail", "tail", lambda one: microseconds(one.tail_us)),
+    numeric("idle", "idle in tail", lambda one: percent(one.tail_idle)),
+    numeric("gaps", "between blocks", lambda one: percent(one.gaps_idle)),
+    numeric("imbalance", "busiest SM", lambda one: factor(one.imbalance)),
+]
+SLOWED = 1.1  # times the time without tracing
+CAPTION = (
+    "A row is an SM, the last to end at the top. Its shade says how many warps of the call it has. "
+    "An empty place is an SM without work."
+)
+NO_FAULT = "No tail, slow block, early producer or gap is worth a step."
+
+
+def timeline(call: CallTimeline, time: Time | None = None) -> list[Block]:
+    """The figures of each launch, roles of warps, and faults. ``time`` is that of the call where
+    nothing traced it.
+    """
+    beside = ""
+    if time and time.value:
+        ratio = call.span_us / time.value
+        beside = f", {factor(ratio)} its time between kernels, {microseconds(time.value)}"
+        beside += ": tracing slows it, so distrust gaps and tails" if ratio > SLOWED else ""
+    said = [f"Timeline: {microseconds(call.span_us)} while traced{beside}."]
+    for one in call.launches:
+        if len(one.roles) > 1:
+            ends = ", ".join(f"{role.words} {percent(role.end)}" for role in one.roles)
+            said.append(f"Of a block's life in {one.kernel[:NAME]}: {ends}.")
+    wrong = [words(f"{fault.why.message}.") for fault in faults(call)]
+    return [
+        paragraph(" ".join(said)),
+        table("timeline", FIELDS, call.launches, key=lambda one: one.kernel),
+        Bullets(tuple(wrong)) if wrong else paragraph(NO_FAULT),
+    ]
