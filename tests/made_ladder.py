@@ -182,7 +182,6 @@ def figures(microseconds: float, stalls: dict[str, float]) -> dict[str, Figure]:
 
 def bottleneck(title: str = "Long Scoreboard Stalls", file: str = "baseline.cu") -> Bottleneck:
     line = HotLine(f"/workbench/kernels/attention/{file}", 30, "long_scoreboard", 0.71)
-    message = "On average, each warp spends 6.3 cycles waiting for a scoreboard dependency."
     return Bottleneck(
         title=title,
         rule="CPIStall",
@@ -190,7 +189,6 @@ def bottleneck(title: str = "Long Scoreboard Stalls", file: str = "baseline.cu")
         value=0.12,
         estimated_speedup_pct=75.1,
         scope="global",
-        message=message,
         kernel="attention_forward",
         part=1.0,
         hot_line=line,

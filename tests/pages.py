@@ -31,13 +31,11 @@ from workbench.load import LadderEvidence
 from workbench.render.chart.svg import WIDTH, XY, Box, Drawing, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
-from workbench.render.templates import template_environment
 from workbench.study.config import Config
 from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult
-from workspaces import FIXTURE, ROOT
+from workspaces import FIXTURE
 
-ENVIRONMENT = template_environment([ROOT / "templates"], html=True)
 STEPS = 12
 NASTY = (
     '</script><script>window.planted = 1</script><!-- <img src=x onerror="window.planted = 2"> \''
@@ -47,7 +45,7 @@ NASTY = (
 def render(found: Ablation, sources: Sources | None = None) -> str:
     sources = sources or Sources()
     document = report(found, sources.diffs)
-    return render_page(document, found, sources, ENVIRONMENT)
+    return render_page(document, found, sources)
 
 
 @lru_cache
@@ -124,7 +122,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         rationale=nasty,
         lesson=nasty,
     )
-    limit = dataclasses.replace(bottleneck(nasty, nasty), message=nasty, metric=nasty)
+    limit = dataclasses.replace(bottleneck(nasty), metric=nasty)
     result = PredictionResult.REFUTED
     prediction = PredictionOutcome(nasty, nasty, nasty, nasty, 1.0, 2.0, result)
     found = with_row(

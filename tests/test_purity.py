@@ -129,13 +129,11 @@ def rows_of(found: Ablation) -> list[str]:
 
 def writers() -> Mapping[str, Writer]:
     """Every output of judged evidence by its name; their templates are loaded."""
-    folders = [ROOT / "templates"]
-    to_markdown = loaded(templates.template_environment(folders))
-    to_page = loaded(templates.template_environment(folders, html=True))
+    loaded(templates.templates(html=True))
     return {
-        "report": lambda x: templates.render_report(x.ablation, to_markdown),
+        "report": lambda x: markdown.document(document.summary(x.ablation)),
         "page": lambda x: page.render_page(
-            document.report(x.ablation, x.sources.diffs), x.ablation, x.sources, to_page
+            document.report(x.ablation, x.sources.diffs), x.ablation, x.sources
         ),
         "charts": lambda x: chart_files(x.ablation),
         "json": lambda x: as_json.dumps(ladder_json.ablation(x.ablation, full=rows_of(x.ablation))),

@@ -12,16 +12,16 @@ from workbench.derive.figures import MEMORY_LEVELS, Figure, figures
 from workbench.derive.rooflines import peaks, point
 from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
+from workbench.render import markdown
 from workbench.render.chart.charts import chart
 from workbench.render.chart.roofline import NO_ARITHMETIC
 from workbench.render.document import launches
 from workbench.render.document.blocks import Table, plain
-from workbench.render.templates import render_report, template_environment
+from workbench.render.document.ladder_report import summary
 from workbench.study.model import Work
 from workspaces import (
     CAUSAL,
     FLUSHED,
-    ROOT,
     SHOWN,
     YOUNGER,
     output_of,
@@ -153,7 +153,7 @@ def test_what_only_moves_bytes_has_shares_of_bandwidth_and_no_place_in_a_rooflin
     for row in all_idle.everything:
         all_idle = with_row(all_idle, row.variant, roofline=found)
     assert NO_ARITHMETIC in pages.texts(chart("roofline", all_idle))
-    text = render_report(all_idle, template_environment([ROOT / "templates"]))
+    text = markdown.document(summary(all_idle))
     assert "The problem needs no floating-point arithmetic: the limit is the bandwidth." in text
     assert "roofline-light.svg" not in text
     assert "| variant | memory % of peak (GB/s) |" in text

@@ -47,7 +47,6 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         "workbench.toml",
         "kernels/attention/fix3.cu",
         "ablations/attention/ablation.toml",
-        "templates/OPTIMIZATION_REPORT.md.j2",
         "templates/report.html.j2",
         "templates/report.css",
         "templates/report.js",

@@ -26,7 +26,6 @@ from workbench.evidence.journal import JournalEntry
 from workbench.problems import detect
 from workbench.problems.problem import Request
 from workbench.remote import remote_target
-from workbench.render.templates import TEMPLATE, rendered, template_environment
 from workbench.run.process import Worker
 from workbench.run.repository import SCRATCH, repository_of
 from workbench.study.files import check_compressed, compressed, read_toml
@@ -82,36 +81,6 @@ def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
     os.truncate(tmp_path / "b.cuh", 2 << 30)
     with pytest.raises(UsageError, match=r"b\.cuh is larger than 16 MiB"):
         detect.read_problem(Request(tmp_path / "a.cu", inputs=("x=randn(4)",)))
-
-
-@pytest.mark.parametrize(
-    ("template", "told"),
-    [
-        ("\n{{ 1 / 0 }}", "j2:2 cannot be rendered: ZeroDivisionError"),
-        ("{{ nothing }}", "j2:1 cannot be rendered: UndefinedError"),
-        ("{% for", "j2:1 cannot be rendered: TemplateSyntaxError"),
-        (
-            "{% for x in range(10**12) %}{% endfor %}",
-            "it takes longer than 1 s",
-        ),
-        (3 << 30, "j2 is larger than 4 MiB"),
-        (None, "j2 is no regular file"),
-    ],
-    ids=["divides", "undefined", "syntax", "endless", "large", "pipe"],
-)
-def test_a_template_of_the_user_is_bounded_and_named(
-    template: str | int | None, told: str, tmp_path: Path, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 1.0)
-    path = tmp_path / TEMPLATE
-    if template is None:
-        os.mkfifo(path)
-    else:
-        path.write_text(template if isinstance(template, str) else "")
-        os.truncate(path, template) if isinstance(template, int) else None
-    with pytest.raises(UsageError) as error:
-        rendered(template_environment([tmp_path]), TEMPLATE)
-    assert told in error.value.message
 
 
 def test_a_journal_of_damage_alone_is_not_read_to_its_end() -> None:

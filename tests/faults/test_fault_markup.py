@@ -40,14 +40,11 @@ from workbench.render.document.blocks import (
     authored,
     words,
 )
-from workbench.render.document.ladder_report import report
+from workbench.render.document.ladder_report import report, summary
 from workbench.render.numbers import harmless, printable
-from workbench.render.templates import render_report, template_environment
 from workbench.study.workspace import folder_name
-from workspaces import ROOT
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-ENVIRONMENT = template_environment([ROOT / "templates"])
 # The markup that the writer itself writes: folds, and charts beside the report.
 OWN = re.compile(
     r"\s*(<details>|</details>|<summary>[^<>]*</summary>|<picture>|</picture>"
@@ -241,7 +238,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
 @example(WORST)
 def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
     found, sources = pages.hostile(text)
-    assert_harmless_markdown(render_report(found, ENVIRONMENT))
+    assert_harmless_markdown(markdown.document(summary(found)))
     assert_harmless_markdown(markdown.blocks(report(found, sources.diffs).blocks))
     assert_every_output_harmless(found, pages.render(found, sources))
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=120)

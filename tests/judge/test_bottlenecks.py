@@ -20,7 +20,7 @@ from workbench.derive.figures import (
     standard_error,
     top_stall,
 )
-from workbench.judge.bottlenecks import attainable, bottlenecks, parts, plain
+from workbench.judge.bottlenecks import attainable, bottlenecks, parts
 from workbench.ncu.capture import (
     LINE_COLUMNS,
     METRIC_COLUMNS,
@@ -126,13 +126,6 @@ def test_without_rules_the_stalls_stand_in() -> None:
     (only,) = bottlenecks(ColumnTable([], RULE_COLUMNS), lines, found, {})
     assert only.title == "Wait stalls"
     assert math.isnan(only.estimated_speedup_pct)
-
-
-def test_ncus_markup_is_rendered_as_text() -> None:
-    link = "@url:Guide:https://docs.nvidia.com/x#y@"
-    text = f"See the {link} and @section:LaunchStats:Launch Statistics@."
-    assert "@" not in plain(text)
-    assert "Guide" in plain(text)
 
 
 def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_counts() -> None:

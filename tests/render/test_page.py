@@ -36,8 +36,7 @@ from workbench.render.document.phrases import brief_shape
 from workbench.render.document.variant import figure_value
 from workbench.render.numbers import factor, interval, speed
 from workbench.render.numbers import number as digits
-from workbench.render.page import CODE, render_page
-from workbench.render.templates import template_environment
+from workbench.render.page import CODE
 from workbench.study.sources import virtual_name
 from workbench.words import Verdict
 from workspaces import FIXTURE, ROOT, copy_of_fixture
@@ -471,11 +470,3 @@ def test_the_memory_chart_has_the_metrics_of_the_report() -> None:
         texts = pages.elements(drawn, "text", width)
         assert all(e.box.x1 <= width for e in texts)
         assert not any(pages.overlap(a.box, b.box) for a, b in combinations(texts, 2))
-
-
-def test_own_template_wins(tmp_path: Path) -> None:
-    (tmp_path / "report.css").write_text("body { color: teal }")
-    found = ablation(0)
-    environment = template_environment([tmp_path, ROOT / "templates"], html=True)
-    text = render_page(report(found, {}), found, Sources(), environment)
-    assert "color: teal" in text

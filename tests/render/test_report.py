@@ -20,13 +20,10 @@ from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS
 from workbench.render.document import ladder_report, phrases
 from workbench.render.document.blocks import CodeBlock, Text
-from workbench.render.document.ladder_report import change, report
-from workbench.render.templates import render_report, template_environment
+from workbench.render.document.ladder_report import change, report, summary
 from workbench.words import Origin, Regime, Verdict
 
-TEMPLATES = Path(__file__).parents[2] / "templates"
-REPORTS = TEMPLATES.parent / "reports"
-ENVIRONMENT = template_environment([TEMPLATES])
+REPORTS = Path(__file__).parents[2] / "reports"
 NASTY = "a | b `c <script>alert(1)</script>\n\n# heading\n```\n</details>"
 
 
@@ -44,7 +41,7 @@ SECTIONS = [
 
 
 def render(found: Ablation) -> str:
-    return render_report(found, ENVIRONMENT)
+    return markdown.document(summary(found))
 
 
 def told(text: Text) -> str:
@@ -239,7 +236,7 @@ def test_hostile_text_stays_text() -> None:
     step = msgspec.structs.replace(
         step, key_change=NASTY, bottleneck=NASTY, rationale=NASTY, lesson=NASTY
     )
-    bad = dataclasses.replace(bottleneck(), title=NASTY, message=NASTY)
+    bad = dataclasses.replace(bottleneck(), title=NASTY)
     found = with_row(found, "fix1", step=step, bottlenecks=(bad,), kernels=(NASTY,))
     found = with_row(found, "baseline", bottlenecks=(bad,))
     text = render(found)
@@ -260,11 +257,3 @@ def test_nothing_collected_at_all_still_renders() -> None:
     text = render(found)
     assert "not collected" in text
     assert not re.search(r"\bNone\b|\bnan\b|\binf\b", text)
-
-
-def test_own_template_wins(tmp_path: Path) -> None:
-    (tmp_path / "OPTIMIZATION_REPORT.md.j2").write_text(
-        "mine: {{ facts.study }}, {{ sections.result }}"
-    )
-    mine = template_environment([tmp_path, TEMPLATES])
-    assert render_report(ablation(0), mine).startswith("mine: attention, **No step was kept")

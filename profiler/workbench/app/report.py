@@ -43,8 +43,9 @@ def reported(
     there: a page of yesterday would have other figures. Returns the paths of the two. Raises as
     ``write_files``.
     """
+    from workbench.render import markdown
     from workbench.render.chart.charts import chart_files
-    from workbench.render.templates import render_report, template_environment
+    from workbench.render.document.ladder_report import report, summary
 
     steps = target.steps(fixes)
     ladder, evidence = judged(target, steps=steps, source=source, sources=True)
@@ -52,15 +53,11 @@ def reported(
     folder = workspace.reports(target.study, ladder.shape, target.part)
     is_paged = page or (folder / PAGE).is_file()
     sources = ladder_sources(evidence, ladder, None if is_paged else ladder.path)
-    templates = template_environment(workspace.template_folders)
-    files = {REPORT: render_report(ladder, templates, sources.diffs)}
+    files = {REPORT: markdown.document(summary(ladder, sources.diffs))}
     if is_paged:
-        from workbench.render.document.ladder_report import report
         from workbench.render.page import render_page
 
-        document = report(ladder, sources.diffs)
-        environment = template_environment(workspace.template_folders, html=True)
-        files[PAGE] = render_page(document, ladder, sources, environment)
+        files[PAGE] = render_page(report(ladder, sources.diffs), ladder, sources)
     write_files(workspace, folder, {**chart_files(ladder), **files})
     if target.part:
         target.executor.note(
@@ -112,10 +109,9 @@ def write_page(content: PageContent, name: str) -> Path:
     replace a file of somebody else, EnvironmentLacks where it cannot be written.
     """
     from workbench.render.page import GENERATOR, render
-    from workbench.render.templates import packaged_environment
 
     path = Path(f"{folder_name([name])}.html")
-    text = render(content, packaged_environment())
+    text = render(content)
     try:
         if path.exists() and GENERATOR not in path.read_text("utf-8", "replace")[:HEAD]:
             raise UsageError(

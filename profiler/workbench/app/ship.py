@@ -28,7 +28,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Row
 from workbench.load import VariantEvidence, fullest_timing, load
 from workbench.render.document.phrases import NOT_JUDGED
-from workbench.render.templates import rendered, template_environment
+from workbench.render.templates import templates
 from workbench.run.protocol import Packable, ShippedKernel
 from workbench.run.recording import now
 from workbench.run.repository import repository_of
@@ -207,11 +207,11 @@ def write(
     texts |= {f"{top}/sources/__init__.py": "", f"{top}/variant.json": json.dumps(facts, indent=1)}
     whole = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
     values["identity"] = f"_{package}_cuda_{whole[:7]}"
-    environment = template_environment(target.workspace.template_folders)
+    environment = templates()
     for file in environment.list_templates(filter_func=lambda file: file.startswith("package/")):
         path = file.removeprefix("package/").removesuffix(".j2")
         if kernels or path not in COMPILED:
-            texts[path.replace("PACKAGE", package)] = rendered(environment, file, **values)
+            texts[path.replace("PACKAGE", package)] = environment.get_template(file).render(values)
     for path, text in texts.items():
         write_bytes(folder / path, text.encode(errors="replace"))
     if licence_text is not None:

@@ -710,57 +710,23 @@ _PYTHON_NAME = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
 def functions(text: SourceText, *, python: bool = False) -> list[str]:
-    """Name the top-level function that each line belongs to; "" outside of any."""
-    return _python_functions(text) if python else _c_functions(text)
-
-
-def _python_functions(text: SourceText) -> list[str]:
-    names, now = [], ""
+    """Name the function that each line belongs to; "" outside of any. As for git, it begins at a
+    line that is not indented, and ends before the next one that is none of its own.
+    """
+    names, name, continued = [], "", False
     for line, code in zip(text.lines, text.code, strict=True):
-        if code and not line[:1].isspace() and not code.startswith((")", "]", "}")):
+        begins = code and not line[:1].isspace() and not continued
+        if python and begins and not code.startswith((")", "]", "}")):
             match = _PYTHON_NAME.match(code)
-            now = match[1] if match else ""
-        names.append(now)
+            name = match[1] if match else ""
+        elif not python and begins and not code.startswith(("#", "{", "}")):
+            candidates = (match[1] for match in _NAME.finditer(code))
+            name = next((word for word in candidates if not _QUALIFIER.fullmatch(word)), "")
+        names.append(name)
+        if not python and line.startswith("}"):
+            name = ""
+        continued = not python and line.endswith("\\")
     return names
-
-
-def _c_functions(text: SourceText) -> list[str]:
-    names = [""] * len(text.lines)
-    header, start, depth, inside, opened = "", 0, 0, "", 0
-    macro = False
-    for number, code in enumerate(text.code):
-        macro, skip = (macro or code.startswith("#")) and code.endswith("\\"), macro
-        if skip or code.startswith("#"):
-            names[number] = inside
-            continue
-        for character in re.sub(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'', '""', code) + " ":
-            if not inside and not header.strip():
-                start = number
-            if character == "{":
-                if not inside:
-                    name = _function_name(header)
-                    if name:
-                        inside, opened = name, depth
-                        names[start:number] = [name] * (number - start)
-                    header = ""
-                depth += 1
-            elif character == "}":
-                depth = max(0, depth - 1)
-                if inside and depth == opened:
-                    names[number], inside = inside, ""
-                header = ""
-            elif character == ";" and not inside:
-                header = ""
-            elif not inside:
-                header += character
-        if inside:
-            names[number] = inside
-    return names
-
-
-def _function_name(header: str) -> str:
-    candidates = (match[1] for match in _NAME.finditer(header))
-    return next((name for name in candidates if not _QUALIFIER.fullmatch(name)), "")
 
 
 CONTEXT = 3  # unchanged lines shown around a hunk

@@ -5,9 +5,8 @@ hottest line.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
 
@@ -54,7 +53,6 @@ READABLE = {
     "UncoalescedSharedAccess": "Uncoalesced shared accesses",
     "CPIStall": "Warp stalls",
 }
-_MARKUP = re.compile(r"@(?:url|section|source|sass):([^:@]*)(?::[^@]*)?@")
 
 
 @dataclass(frozen=True)
@@ -83,15 +81,9 @@ class Bottleneck:
     value: float = math.nan
     estimated_speedup_pct: float = math.nan
     scope: str = ""
-    message: str = field(default="", repr=False)
     kernel: str = ""
     part: float = 1.0
     hot_line: HotLine | None = None
-
-
-def plain(message: str) -> str:
-    """A rule's message without ncu's link markup."""
-    return _MARKUP.sub(lambda match: match[1], message)
 
 
 def hot_line(lines: ColumnTable, kernel: str, counter: str) -> HotLine | None:
@@ -179,7 +171,7 @@ def bottlenecks(
     kernel's share of the durations. Without rules, the top stall reasons stand in. ``levels`` are
     the percent of its peak bandwidth that each level of memory reached.
     """
-    columns = ("rule", "title", "message", "kernel", "scope", "estimated_speedup_pct", "focus")
+    columns = ("rule", "title", "kernel", "scope", "estimated_speedup_pct", "focus")
     all_rules = (Rule(*values) for values in rules.rows(*columns))
     rules_left = [
         rule for rule in all_rules if not _is_small_stall(rule, lines, figures, kernel_shares)
@@ -247,7 +239,6 @@ class Rule:
 
     name: str
     title: str
-    message: str
     kernel: str
     scope: str
     estimate: float
@@ -280,7 +271,6 @@ def _bottleneck(
         value=value,
         estimated_speedup_pct=rule.estimate,
         scope=rule.scope,
-        message=plain(rule.message),
         kernel=rule.kernel,
         part=kernel_share,
         hot_line=hot_line(lines, rule.kernel, counter) if counter else None,

@@ -16,6 +16,7 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
+    Document,
     Fold,
     LinesBlock,
     Paragraph,
@@ -184,6 +185,11 @@ def block(content: Block, level: int) -> str:
             return fold(content, level)
         case Section():
             return section(content, level)
+
+
+def document(content: Document) -> str:
+    parts = [f"# {spans(content.title)}", *(block(each, TOP) for each in content.blocks)]
+    return "\n\n".join(parts) + "\n"
 
 
 def blocks(contents: Sequence[Block], level: int = TOP) -> str:

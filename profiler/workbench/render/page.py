@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -60,13 +60,9 @@ from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.phrases import brief_shape, kind, table_size
 from workbench.render.document.variant import figure_value, marked
 from workbench.render.numbers import harmless, percent, with_unit
-from workbench.render.templates import packaged_environment, rendered
+from workbench.render.templates import templates
 from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
-
-if TYPE_CHECKING:
-    import jinja2
-
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 GENERATOR = '<meta name="generator" content="workbench">'
@@ -106,9 +102,7 @@ class PageContent:
     opened: str = ""
 
 
-def render_page(
-    document: Document, ablation: Ablation, sources: Sources, environment: jinja2.Environment
-) -> str:
+def render_page(document: Document, ablation: Ablation, sources: Sources) -> str:
     """The page of a study as HTML."""
     rows = {row.variant: row for row in ablation.everything}
     changes = {
@@ -133,7 +127,7 @@ def render_page(
         {name: row.figures for name, row in rows.items()},
         opened_first(ablation),
     )
-    return render(content, environment)
+    return render(content)
 
 
 def opened_first(ablation: Ablation) -> str:
@@ -147,10 +141,11 @@ def opened_first(ablation: Ablation) -> str:
     return max(gains, key=gains.__getitem__, default=best)
 
 
-def render(content: PageContent, environment: jinja2.Environment) -> str:
+def render(content: PageContent) -> str:
     """The page as HTML. The same values give the same bytes."""
     files = PageFiles(content.sides)
-    scripts = {name: rendered(environment, name) for name in (THEME, SCRIPT)}
+    environment = templates(html=True)
+    parts = {n: environment.get_template(n).render() for n in (THEME, SCRIPT, STYLE)}
     every = [block for block in content.document.blocks if isinstance(block, Section)]
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
@@ -159,10 +154,8 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
     after = 1 + next((n for n, steps in enumerate(listed) if steps), -1)
     keys = {step.variant: step.key for steps in listed for step in steps}
     charts = {chart.name: chart.inline() for chart in content.charts}
-    writer = Writer(charts, keys, environment)
-    text = rendered(
-        environment,
-        TEMPLATE,
+    writer = Writer(charts, keys)
+    text = environment.get_template(TEMPLATE).render(
         title=plain(content.document.title),
         study=content.brand,
         place=content.place,
@@ -185,10 +178,13 @@ def render(content: PageContent, environment: jinja2.Environment) -> str:
         palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
         data=_data(content, files),
-        theme=Markup(scripts[THEME]),
-        script=Markup(scripts[SCRIPT]),
-        style=Markup(rendered(environment, STYLE)),
-        hashes=[Markup(b64encode(sha256(s.encode()).digest()).decode()) for s in scripts.values()],
+        theme=Markup(parts[THEME]),
+        script=Markup(parts[SCRIPT]),
+        style=Markup(parts[STYLE]),
+        hashes=[
+            Markup(b64encode(sha256(parts[name].encode()).digest()).decode())
+            for name in (THEME, SCRIPT)
+        ],
     )
     return text.rstrip() + "\n"
 
@@ -430,7 +426,6 @@ class Writer:
 
     charts: Mapping[str, str]
     steps: Mapping[str, str]
-    environment: jinja2.Environment | None = None
 
     anchor = staticmethod(anchor)
     filled = staticmethod(filled)
@@ -438,9 +433,7 @@ class Writer:
 
     def blocks(self, content: Iterable[Block], level: int = 2) -> str:
         """``level`` is that of the next headings."""
-        macros: Any = (
-            (self.environment or packaged_environment()).get_template(BLOCKS_TEMPLATE).module
-        )
+        macros: Any = templates(html=True).get_template(BLOCKS_TEMPLATE).module
         return str(macros.blocks(list(content), self, level, ""))
 
     @cached_property

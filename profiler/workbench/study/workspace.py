@@ -90,11 +90,6 @@ class Workspace:
         top = self.output / PACKAGED_EVIDENCE if self.packaged else self.ablations
         return top / "ledger.jsonl"
 
-    @property
-    def template_folders(self) -> list[Path]:
-        """The workspace's own templates first, then the built-in ones, file by file."""
-        return [self.root / "templates", packaged_content() / "templates"]
-
     def studies(self) -> list[str]:
         return sorted(p.parent.name for p in self.kernels.glob("*/study.py") if p.is_file())
 

@@ -6,7 +6,6 @@ is spans, never markup; tables have named columns, so that no writer looks for a
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -188,7 +187,6 @@ Block: TypeAlias = (
 class Document:
     title: Text
     blocks: tuple[Block, ...]
-    facts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def warned(warnings: Sequence[str | Text]) -> list[Block]:

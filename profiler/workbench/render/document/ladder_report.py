@@ -122,7 +122,7 @@ def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) ->
         Section("next", words(advice.TITLE), advice.next_steps(ablation)),
         Section("method", words("Method and limits"), tuple(method(ablation))),
     )
-    return Document(line(ablation.title or ablation.study), sections, facts(ablation))
+    return Document(line(ablation.title or ablation.study), sections)
 
 
 def possible(ablation: Ablation) -> Iterator[Block]:
@@ -182,16 +182,6 @@ def _fastest(ablation: Ablation) -> Iterator[Block]:
     absent = "" if row.bottlenecks else f" {ABSENT}."
     yield paragraph(code(row.variant), f"{title} takes {took(row)}. By its own capture:{absent}")
     yield from [limits.bullets(row.bottlenecks[:3])] * bool(row.bottlenecks)
-
-
-def facts(ablation: Ablation) -> dict[str, str]:
-    return {
-        "study": ablation.study,
-        "shape": ablation.shape,
-        "gpu": ablation.gpu,
-        "date": ablation.date,
-        "source": ablation.source,
-    }
 
 
 def _ladder(ablation: Ablation) -> list[Block]:
