@@ -232,10 +232,12 @@ def profiled_here(folder: Path, every: Studies) -> None:
                 call = as_timed(load, ways, around.gpu.side)
                 around.write(table, 1)
                 torch.cuda.synchronize()
-                torch.cuda.nvtx.range_push(range_name("honest", point.name, "it"))
-                call()
-                torch.cuda.synchronize()
-                torch.cuda.nvtx.range_pop()
+                # What goes backward launches on the thread that has the range, as in a capture.
+                with torch.autograd.set_multithreading_enabled(False):
+                    torch.cuda.nvtx.range_push(range_name("honest", point.name, "it"))
+                    call()
+                    torch.cuda.synchronize()
+                    torch.cuda.nvtx.range_pop()
             except Exception as error:
                 print(f"{point.name}: {error}", file=sys.stderr)
             del around, inputs

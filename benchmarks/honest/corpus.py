@@ -73,7 +73,7 @@ def study_of(point: Point) -> ModuleType:
         return F.avg_pool1d(x.double().unsqueeze(1), 3, 1, 1).squeeze(1)
 
     def quantised(x: torch.Tensor) -> torch.Tensor:
-        return (x.double() * 16).round().clamp(-128, 127)
+        return (x.double() * 16).round().clamp(-128, 127).to(torch.int8)
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return F.scaled_dot_product_attention(q.double(), k.double(), v.double())
