@@ -176,7 +176,19 @@ def test_lines_belong_to_their_function() -> None:
         "}\nnamespace a {\ntemplate <int N>\n__device__ int helper(int x) { return x; }\n}\nint z;"
     )
     names = functions(source(text))
-    assert names == ["", "", "", "kernel", "kernel", "kernel", "", "", "helper", "helper", ""]
+    assert names == [
+        "",
+        "",
+        "kernel",
+        "kernel",
+        "kernel",
+        "kernel",
+        "",
+        "helper",
+        "helper",
+        "helper",
+        "",
+    ]
     python = '"""Doc."""\nx = 1\ndef run(a):\n    return a\n\nclass Z:\n    y = 2\ny = 3'
     assert functions(source(python, python=True), python=True) == [
         "",

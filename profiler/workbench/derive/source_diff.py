@@ -720,12 +720,17 @@ def functions(text: SourceText, *, python: bool = False) -> list[str]:
             match = _PYTHON_NAME.match(code)
             name = match[1] if match else ""
         elif not python and begins and not code.startswith(("#", "{", "}")):
-            candidates = (match[1] for match in _NAME.finditer(code))
+            candidates = (match[1] for match in _NAME.finditer(code) if not code.endswith(";"))
             name = next((word for word in candidates if not _QUALIFIER.fullmatch(word)), "")
         names.append(name)
         if not python and line.startswith("}"):
             name = ""
         continued = not python and line.endswith("\\")
+    for number in reversed(range(0 if python else len(names) - 1)):  # a header of several lines
+        line, code = text.lines[number], text.code[number]
+        is_header = code and not line[:1].isspace() and not code.endswith((";", "}"))
+        if is_header and not names[number] and not code.startswith("#"):
+            names[number] = names[number + 1]
     return names
 
 
