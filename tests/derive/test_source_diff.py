@@ -176,19 +176,7 @@ def test_lines_belong_to_their_function() -> None:
         "}\nnamespace a {\ntemplate <int N>\n__device__ int helper(int x) { return x; }\n}\nint z;"
     )
     names = functions(source(text))
-    assert names == [
-        "",
-        "",
-        "kernel",
-        "kernel",
-        "kernel",
-        "kernel",
-        "",
-        "helper",
-        "helper",
-        "helper",
-        "",
-    ]
+    assert names == ["", "", *["kernel"] * 4, *["helper"] * 4, ""]
     python = '"""Doc."""\nx = 1\ndef run(a):\n    return a\n\nclass Z:\n    y = 2\ny = 3'
     assert functions(source(python, python=True), python=True) == [
         "",
