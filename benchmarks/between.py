@@ -249,7 +249,7 @@ def written() -> dict[Path, str]:
 
 def again(study: str, root: Path = ROOT) -> None:
     """Time the fastest step of a study and its references once more, in a copy of the workspace
-    without timings: of that recording the lines of journal and ledger are kept. Raises RuntimeError
+    without timings: of that recording the lines of the journal are kept. Raises RuntimeError
     where there are none, or no times on this GPU model.
     """
     target = find_target(Local(), root, study, None)

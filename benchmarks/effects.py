@@ -420,7 +420,7 @@ def effect_of(pair: Pair, pairs: int) -> Effect:
     with tempfile.TemporaryDirectory() as folder, pair.installed(made, as_operator):
         path = Path(folder) / "trace.json"
         trace(step, path)
-        target = find_recorded(executor("weigh"), ROOT, pair.study, None, gpu=EVIDENCE)
+        target = find_recorded(executor(), ROOT, pair.study, None, gpu=EVIDENCE)
         weights = weigh(path, target, pair.called, [REPLACED])
     assert weights.ratio is not None
     own = [w for w in weights.weighed.weights if w.operator == REPLACED]

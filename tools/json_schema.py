@@ -55,7 +55,6 @@ VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "new": ["NewStep"],
     "profile": ["LadderAnswer", "ReportAnswer", "TracedAnswer"],
     "show": ["VariantAnswer", "ReportAnswer", "VariantLines", "ReportLines", METRIC],
-    "status": [{"spent": "list[Spent]", "limits": "list[SpendingLimit]"}],
     "sweep": [{"sweeps": "list[Sweep]"}, {"sizes": "list[OverSizes]"}],
     "try": ["Attempt"],
     "weigh": [

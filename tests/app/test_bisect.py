@@ -11,9 +11,7 @@ import pytest
 from answers import Capsys, Patch
 from git_repository import Repository, repository
 from standin import measured_by, record_times
-from workbench.app.gate import gate
 from workbench.cli.main import main
-from workbench.errors import GateFailed
 from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.recording import Recorder
 from workbench.words import CheckResult
@@ -143,19 +141,3 @@ def test_without_a_gpu_nothing_is_guessed(tmp_path: Path, capsys: Capsys) -> Non
     made, shas = history(tmp_path, "SLOW")
     code, _, said = bisect(made, capsys, shas[0])
     assert (code, "HEAD cannot be tested" in said) == (5, True)
-
-
-def test_a_budget_that_is_spent_is_no_bad_commit(
-    tmp_path: Path, bench: type[Bench], monkeypatch: Patch, capsys: Capsys
-) -> None:
-    made, shas = history(tmp_path, "WRONG")
-
-    def spent(executor: Any, workspace: Any, base: str, head: str, **given: Any) -> Any:
-        if bench.asked:
-            raise GateFailed("the budget is spent")
-        return gate(executor, workspace, base, head, **given)
-
-    monkeypatch.setattr("workbench.app.bisect.gate", spent)
-    code, told, said = bisect(made, capsys, shas[0])
-    assert (code, told["error"]["message"]) == (1, "the budget is spent")
-    assert "error: the budget is spent" in said

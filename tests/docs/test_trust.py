@@ -214,7 +214,7 @@ def test_a_recording_made_again_adds_to_the_journal_alone(
     between.again("softmax", root)
     after = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
     added = {path.name: after[path].removeprefix(before.get(path, b"")) for path in after}
-    assert {name for name, new in added.items() if new} == {"journal.jsonl", "ledger.jsonl"}
+    assert {name for name, new in added.items() if new} == {"journal.jsonl"}
     references = {"eager", "compiled"}
     assert references < json.loads(added["journal.jsonl"])["medians"].keys() <= {*gpu.timed[0]}
 

@@ -302,7 +302,7 @@ def test_sizes_are_of_the_gpu_that_has_the_most_of_them(tmp_path: Path, capsys: 
     evidence = of_two(tmp_path, "softmax")
     study = find_workspace(tmp_path).study("softmax")
     folders = [EvidenceFolder(evidence / f"nvidia-{name}") for name in ("b200", "h200")]
-    here, workspace = Local("ablate", Stderr()), find_workspace(tmp_path)
+    here, workspace = Local(Stderr()), find_workspace(tmp_path)
     names = ["4096x8192", "32x131072-bf16", "65536x1024-bf16"]
     targets = [Target(here, workspace, study, name, folders[0], False) for name in names]
     shutil.rmtree(folders[0].root / names[1])

@@ -18,7 +18,7 @@ from made_evidence import timing
 from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.journal import JournalEntry, SpentEntry
+from workbench.evidence.journal import JournalEntry
 from workbench.evidence.records import (
     Captures,
     DerivedShape,
@@ -366,7 +366,6 @@ WORDED = (
     DerivedShape,
     Shipped,
     Timing,
-    SpentEntry,
     LadderFile,
 )
 

@@ -103,7 +103,7 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
     pytest.importorskip("distributed")
     began = time.monotonic()
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
-        remote_target.DaskCluster("tls://127.0.0.1:1", "check", Reporter()).client()
+        remote_target.DaskCluster("tls://127.0.0.1:1", Reporter()).client()
     assert time.monotonic() - began < 20
 
 

@@ -54,8 +54,8 @@ def one(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: P
     return install(tmp_path, monkeypatch, [card(0)])
 
 
-def remote(verb: str = "ablate") -> Remote:
-    return remote_target.SshHost(HOST, verb, Reporter())
+def remote() -> Remote:
+    return remote_target.SshHost(HOST, Reporter())
 
 
 def here(monkeypatch: Patch) -> None:
@@ -83,11 +83,6 @@ def but_for_provenance(folder: EvidenceFolder) -> dict[str, Any]:
     sessions = journal.load_journal(folder).sessions
     found["journal"] = [(each.shape, each.sessions, each.medians) for each in sessions]
     return found
-
-
-def ledger(root: Path) -> list[tuple[str, str]]:
-    lines = (root / "ablations" / "ledger.jsonl").read_text().splitlines()
-    return [(entry["verb"], entry.get("place", "local")) for entry in map(json.loads, lines)]
 
 
 def ctrl_c_when(is_time: Callable[[], object]) -> None:
@@ -123,7 +118,7 @@ def task(root: Path, **given: Any) -> Task:
     study = workspace_.study("scale")
     plan = Plan("large", timed=("baseline", "fix"))
     known = {"study": study, "config": workspace_.config, "folder": evidence(root), "plan": plan}
-    return Task(payer=workspace_, **{**known, **given})
+    return Task(**{**known, **given})
 
 
 def test_a_job_comes_out_of_its_zip_as_it_went_in(tmp_path: Path) -> None:
@@ -158,7 +153,7 @@ CONTENT = zipped({**HEAD, "builds/x": b"content"})
         ({"files": {}}, "not 'dict'"),
         (zipped({}), "truncated"),
         (zipped({worker.HEAD: b"{"}), "truncated"),
-        (zipped({worker.HEAD: b'{"seconds": "x"}'}), "seconds"),
+        (zipped({worker.HEAD: b'{"packages": "x"}'}), "packages"),
         (CONTENT.replace(b"content", b"changed"), "Bad CRC-32"),
         (zipped({**HEAD, "bomb": bytes(1 << 20)}, zipfile.ZIP_DEFLATED), "is compressed"),
     ],
@@ -263,7 +258,6 @@ def test_a_ladder_measured_remotely_is_the_one_measured_here(
         assert main(["ablate", "--project", str(own)]) == 0
     assert capsys.readouterr().out == told.out
     assert but_for_provenance(evidence(there)) == but_for_provenance(evidence(own))
-    assert ledger(there) == [("ablate", HOST)]
     ((_, gpu, temporary),) = one.ran
     assert (gpu, Path(temporary).name) == ("GPU-0", "GPU-0")
 
@@ -395,7 +389,7 @@ def test_what_is_no_host_is_refused(name: str, capsys: Capsys) -> None:
 
 @pytest.mark.parametrize("name", ["gpu1", "me@10.0.0.7", "gpu1:/opt/venv/bin/python", "h:~/bin/p"])
 def test_hosts_are_as_ssh_takes_them(name: str) -> None:
-    host = remote_target.SshHost(name, "check", Reporter())
+    host = remote_target.SshHost(name, Reporter())
     assert host.host == name.partition(":")[0]
 
 
@@ -418,7 +412,7 @@ def test_a_scheduler_speaks_tls(name: str, capsys: Capsys) -> None:
 def test_without_dask_the_extra_is_named(monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(EnvironmentLacks, match="not installed") as failed:
-        remote_target.DaskCluster("tls://127.0.0.1:8786", "check", Reporter()).client()
+        remote_target.DaskCluster("tls://127.0.0.1:8786", Reporter()).client()
     assert "[cluster]" in failed.value.hint
 
 
@@ -482,7 +476,7 @@ def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
 
     ctrl_c_when(lambda: said)
     with pytest.raises(KeyboardInterrupt):
-        list(remote_target.SshHost("gpu1", "check", Notes()).carry([b"job"], print))
+        list(remote_target.SshHost("gpu1", Notes()).carry([b"job"], print))
     assert said == [
         "gpu1: installing torch",
         "gpu1 sent no result; an installation by pip goes on there",
@@ -511,7 +505,7 @@ def test_a_task_that_fails_says_what_to_do() -> None:
         def exception(self) -> Exception:
             return RuntimeError("the worker process ended with exit code 1: no space left")
 
-    error = remote_target.DaskCluster("tls://127.0.0.1:8786", "check", Reporter()).failure(Failed())
+    error = remote_target.DaskCluster("tls://127.0.0.1:8786", Reporter()).failure(Failed())
     assert "exit code 1: no space left" in error.message
     assert error.hint == remote_target.AGAIN
 

@@ -138,7 +138,6 @@ def test_every_verb_of_the_loop_answers_in_one_short_line(tmp_path: Path, capsys
     assert answer(capsys, "list", *here)["studies"][0]["variants"]
     assert answer(capsys, "build", "fix1", *here)["builds"][0]["variant"] == "fix1"
     assert answer(capsys, "new", "fix2", "--from", "fix1", "--change", "c", *here)["variant"]
-    assert "limits" in answer(capsys, "status", *here)
 
 
 @dataclass

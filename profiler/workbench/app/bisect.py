@@ -87,12 +87,12 @@ def bisect(
 
 
 def _answer(executor: Executor, commit: Commit, compare: Callable[[str], Gated]) -> str:
-    """Return what ``git bisect`` calls a commit. A budget that is spent ends the search."""
+    """Return what ``git bisect`` calls a commit."""
     try:
         (change,) = compare(commit.sha).changes
         answer = ANSWERS.get(change.verdict, "skip")
         text = f"{change.verdict}: {sentence(change.why)}"
-    except (EnvironmentLacks, GateFailed):
+    except EnvironmentLacks:
         raise
     except WorkbenchError as error:  # such as a commit without that variant
         answer, text = "skip", error.message

@@ -1,36 +1,32 @@
-"""Where a use case measures: on this machine, or on a remote target (``remote/``). Every run that
-holds a GPU is put on the ledger, and does not begin where the budget is spent.
-"""
+"""Where a use case measures: on this machine, or on a remote target (``remote/``)."""
 
 from __future__ import annotations
 
 import atexit
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.children import temporary_folder
-from workbench.errors import GateFailed, Interrupted, WorkbenchError
+from workbench.errors import Interrupted, WorkbenchError
 from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, locked
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.app.doctor import Diagnosis
-    from workbench.evidence.journal import SpentEntry
     from workbench.evidence.records import Timing
     from workbench.evidence.store import EvidenceFolder
-    from workbench.judge.open_verdicts import Deciding, NextRun
+    from workbench.judge.open_verdicts import Deciding
     from workbench.run.measurement import MeasuredPlan, Plan
     from workbench.run.protocol import TrialJob
     from workbench.run.toolchains import Toolchain
     from workbench.study.config import Config
     from workbench.study.model import Study
-    from workbench.study.workspace import Workspace
 
 Hear = Callable[[Any], Any]  # takes an event
 TRIED_BY = 3  # workers of a try without ncu's: trial call, check, sessions
@@ -51,11 +47,10 @@ class Reporter:
 
 @dataclass(frozen=True)
 class Task:
-    """A plan for a study; ``payer`` is the workspace whose budget it is. ``instead`` of the plan
+    """A plan for a study. ``instead`` of the plan
     there may be the trial call of what is tried. ``toolchain``: whose workers measure.
     """
 
-    payer: Workspace
     study: Study
     config: Config
     folder: EvidenceFolder
@@ -131,15 +126,13 @@ def perform_in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
 
 
 class Executor(ABC):
-    """Measures for one command. ``verb`` is what the ledger calls it; ``place`` is where it
-    measures. ``at_once``: it takes all tasks of a command together.
-    """
+    """Measures for one command at ``place``; ``at_once``: all tasks of a command together."""
 
     place = "local"
     at_once = False
 
-    def __init__(self, verb: str = "library", reporter: Reporter | None = None) -> None:
-        self.verb, self.reporter = verb, reporter or Reporter()
+    def __init__(self, reporter: Reporter | None = None) -> None:
+        self.reporter = reporter or Reporter()
         self.note = self.reporter.note
         self.known: set[str] = set()
         self.unprofiled: WorkbenchError | None = None
@@ -159,9 +152,7 @@ class Executor(ABC):
 
     @abstractmethod
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
-        """Measure. Raises GateFailed where the budget does not allow it, before anything is
-        measured, and Interrupted after Ctrl-C: what was finished is kept.
-        """
+        """Measure. Raises Interrupted after Ctrl-C: what was finished is kept."""
 
     def ready(self) -> AbstractContextManager[None]:
         """Inside, workers of the next tasks start early."""
@@ -199,44 +190,6 @@ class Executor(ABC):
             self.known.add(text)
             self.note(text)
 
-    def ledger(self, workspace: Workspace) -> list[SpentEntry]:
-        """Read the ledger in the order in which they were written; lines that are damaged are
-        reported, and not counted.
-        """
-        from workbench.evidence import store
-        from workbench.evidence.journal import SpentEntry
-
-        entries, parts = store.read_lines(workspace.ledger, SpentEntry)
-        for line in parts:
-            self.note(f"{line}; what that run cost is not counted")
-        return list(entries)
-
-    def begin(self, task: Task, gpu: str) -> NextRun:
-        """A run on a GPU of this name. Raises GateFailed where the budget does not allow it."""
-        from workbench.judge.findings import sentence
-        from workbench.judge.open_verdicts import NextRun, over_budget
-
-        run = NextRun(self.verb, task.study.name, task.plan.shape, gpu)
-        if no := over_budget(self.ledger(task.payer), task.payer.config.budget, run):
-            hint = "raise budget.max_gpu_seconds in workbench.toml to go on"
-            raise GateFailed(sentence(no), hint=hint)
-        return run
-
-    def charge(self, task: Task, run: NextRun, seconds: float) -> None:
-        """Put the GPU seconds of a run on the ledger."""
-        from workbench.evidence import store
-        from workbench.evidence.journal import SpentEntry
-        from workbench.run.recording import now
-
-        entry = SpentEntry(
-            **vars(run),
-            date=now(),
-            seconds=round(seconds, 2),
-            place=self.place,
-            rate=task.payer.config.budget.rate_per_hour,
-        )
-        store.append(task.payer.ledger, entry)
-
 
 class Local(Executor):
     """This machine, one task after the other."""
@@ -262,29 +215,15 @@ class Local(Executor):
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         if tasks[0].toolchain:
-            with self.spending(tasks[0]):
+            with self.alone_on_the_gpu():
                 return perform_in_turns(tasks, hear)
         plans = []
         for task in tasks:
-            with nullcontext() if task.instead else self.spending(task):
+            with nullcontext() if task.instead else self.alone_on_the_gpu():
                 plans.append(perform(task, hear, cubin_folder()))
             if plans[-1].interrupted:
                 raise Interrupted
         return plans
-
-    @contextmanager
-    def spending(self, task: Task) -> Iterator[None]:
-        """Charge what is done inside as measuring. It begins when no other command of this user
-        measures on the GPU.
-        """
-        gpu = machine.find_gpu()
-        with self.alone_on_the_gpu():  # or two commands would spend the same rest of a budget
-            run = self.begin(task, gpu.name if gpu else "")
-            started = time.monotonic()
-            try:
-                yield
-            finally:
-                self.charge(task, run, time.monotonic() - started)
 
     def alone_on_the_gpu(self) -> AbstractContextManager[object]:
         """Inside, no other command of this user measures on the GPU."""

@@ -165,11 +165,8 @@ def compare(
     shape: str | None,
     tier: int,
     folder: Path,
-    payer: Workspace,
 ) -> StudyChanges:
-    """All variants of a study. ``folder`` takes what is measured of it, ``payer`` is the workspace
-    whose budget that is.
-    """
+    """All variants of a study. ``folder`` takes what is measured of it."""
     names = list(dict.fromkeys([*head.compared, *base.compared]))
     counted = [n for n in names if tier and recorded_anew(base, head, n)]
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
@@ -182,9 +179,8 @@ def compare(
             n for n, (old, new) in sides.items() if old and new and is_control(head, n, old, new)
         ]
         together = measure_together(
-            executor, base, head, open_, shape=shape, tier=tier, folder=folder, payer=payer,
-            same=same,
-        )  # fmt: skip
+            executor, base, head, open_, shape=shape, tier=tier, folder=folder, same=same
+        )
     changes, changed = [], changed_sources(base, head)
     for name, (old, new) in sides.items():
         timed = None
@@ -316,6 +312,6 @@ def gate(
             if each.sides is None:
                 compared.append(each.alone)
                 continue
-            changes = compare(executor, *each.sides, shape, tier, scratch / each.name, workspace)
+            changes = compare(executor, *each.sides, shape, tier, scratch / each.name)
             compared.append(with_machine_code(executor, changes, each.sides, cubins))
     return Gated(commits[0], commits[1], tier, tuple(compared))

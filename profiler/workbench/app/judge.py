@@ -19,7 +19,6 @@ from workbench.app.target import Target
 from workbench.errors import WorkbenchError
 from workbench.judge.gates import FASTER, UNSEEN, for_bug_fix, shows_bug, verdict
 from workbench.judge.ladder import Ablation, Row, judge
-from workbench.judge.open_verdicts import seconds_of
 from workbench.load import LadderEvidence
 from workbench.study.model import Step
 from workbench.words import GateState, Origin, Status, Verdict
@@ -104,14 +103,11 @@ SETTLED = (Verdict.WRONG, Verdict.INACCURATE, Verdict.UNSEEN_SHAPE)
 
 @dataclass(frozen=True)
 class JudgedStep:
-    """``provisional``: by the first sessions alone; ``left_s`` of the budget in GPU seconds, None
-    without one. ``seconds`` went by until the first verdict.
-    """
+    """``provisional``: by the first sessions alone. ``seconds`` went by until the first verdict."""
 
     found: Ablation
     row: Row
     provisional: bool
-    left_s: float | None
     failures: dict[str, str] = field(default_factory=dict)
     seconds: float | None = None
     unprofiled: WorkbenchError | None = None
@@ -155,15 +151,12 @@ def is_near(target: Target, stepped: JudgedStep) -> bool:
 
 def _judged(target: Target, fix: str, ensured: Ensured, *, provisional: bool) -> JudgedStep:
     ladder, _ = judged(target, [fix], source=ensured.source)
-    budget = target.workspace.config.budget.max_gpu_seconds
-    spent = seconds_of(target.executor.ledger(target.workspace)) if budget else 0.0
     row = ladder.row(fix)
     provisional = provisional and row.verdict not in SETTLED and target.live
     return JudgedStep(
         found=ladder,
         row=_by_known_gates(row, target) if provisional else row,
         provisional=provisional,
-        left_s=max(0.0, budget - spent) if budget else None,
         failures={**ensured.failures, **ensured.unsupported},
     )
 

@@ -1,21 +1,20 @@
-"""The variants of a study, what is recorded of each, and what measuring cost."""
+"""The variants of a study, and what is recorded of each."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
 from workbench.evidence.journal import passed_over
 from workbench.evidence.store import EvidenceFolder, evidence_folders
-from workbench.judge.open_verdicts import Spent, by_kind, seconds_of
 from workbench.load import load
 from workbench.study.files import listed
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import Workspace
-from workbench.words import Status, shown
+from workbench.words import Status
 
 
 @dataclass(frozen=True)
@@ -122,34 +121,3 @@ def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
         )
     title, shapes = study.ladder.title, tuple(study.shapes)
     return ListedStudy(study.name, title, shapes, study.default_shape, tuple(parts))
-
-
-@dataclass(frozen=True)
-class SpendingLimit:
-    """A limit of the budget: ``most`` is None where there is none."""
-
-    limit: str
-    spent: float
-    most: float | None
-    unit: str = field(repr=False)
-
-    @property
-    @shown
-    def left(self) -> float | None:
-        """None where there is no limit."""
-        return max(0.0, self.most - self.spent) if self.most else None
-
-
-@dataclass(frozen=True)
-class Spending:
-    """The cost of measuring so far, and what the budget leaves."""
-
-    spent: list[Spent]
-    limits: list[SpendingLimit]
-
-
-def spending(executor: Executor, workspace: Workspace) -> Spending:
-    entries = executor.ledger(workspace)
-    most = workspace.config.budget.max_gpu_seconds
-    limit = SpendingLimit("max_gpu_seconds", seconds_of(entries), most or None, "s")
-    return Spending(by_kind(entries), [limit])

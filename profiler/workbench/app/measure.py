@@ -283,7 +283,7 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
 
 def task(target: Target, todo: Plan, deciding: Deciding | None = None) -> Task:
     workspace = target.workspace
-    return Task(workspace, target.study, workspace.config, target.folder, todo, deciding)
+    return Task(target.study, workspace.config, target.folder, todo, deciding)
 
 
 def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from msgspec import structs
-
 from workbench.app.executor import Executor, Task
 from workbench.app.target import latest, profiled_shape
 from workbench.derive.figures import Figure
@@ -276,12 +274,11 @@ def measure_together(
     shape: str | None,
     tier: int,
     folder: Path,
-    payer: Workspace,
     same: Sequence[str],
 ) -> Together:
     """``variants`` are those that both sides have and that are not known to be the ``same``;
     counters at ``tier`` 1, at 2 times as well. Settings are those of the older commit. ``shape`` is
-    as the user gave it, ``payer`` the workspace whose ledger it is. Raises Interrupted.
+    as the user gave it. Raises Interrupted.
     """
     gpu = executor.gpu
     assert gpu is not None
@@ -299,8 +296,7 @@ def measure_together(
     plan = Plan(name, checked=tuple(checked), timed=tuple(timed), captured=tuple(checked))
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))
-    paid = replace(payer, config=structs.replace(payer.config, budget=base.workspace.config.budget))
-    task = Task(paid, study, workspace.config, target, plan, deciding)
+    task = Task(study, workspace.config, target, plan, deciding)
     tasks = [
         replace(task, toolchain=each, folder=EvidenceFolder(folder / each.name / gpu.slug))
         for each in toolchains_of(base, head)

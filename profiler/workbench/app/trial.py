@@ -74,7 +74,7 @@ def called_once(
 ) -> Learned:
     gpu = executor.gpu
     folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
-    task = Task(workspace, study, workspace.config, folder, Plan(shape), instead=job)
+    task = Task(study, workspace.config, folder, Plan(shape), instead=job)
     (plan,) = executor.perform([task], lambda event: None)
     assert plan.learned is not None
     return plan.learned

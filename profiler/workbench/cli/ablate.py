@@ -32,7 +32,7 @@ from workbench.words import Verdict
 
 
 def run(options: AblateOptions) -> int:
-    here, fixes = executor("ablate", options.on), options.fixes or []
+    here, fixes = executor(options.on), options.fixes or []
     if options.quick and not options.brief:
         raise UsageError("--quick needs --brief", hint="`workbench ablate FIX --brief --quick`")
     if options.all_shapes:

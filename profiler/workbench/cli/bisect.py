@@ -14,7 +14,7 @@ def run(options: BisectOptions) -> None:
     """Raises CannotTell where commits before the first bad one could not be tested."""
     name = options.variant
     result = bisect(
-        executor("bisect", options.on),
+        executor(options.on),
         find_workspace(options.project),
         name,
         options.good,

@@ -11,7 +11,7 @@ from workbench.errors import UsageError, with_hint
 
 
 def run(options: BuildOptions) -> int:
-    here = executor("build")
+    here = executor()
     workspace, study = find_study(here, options.project, options.study)
     if workspace.packaged:
         raise UsageError(

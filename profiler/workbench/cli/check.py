@@ -29,7 +29,7 @@ ON_CPU = "checked on the CPU, at small shapes: no GPU was found here, and nothin
 def run(options: CheckOptions) -> int:
     if options.all_shapes and options.shape:
         raise UsageError("--shape and --all-shapes exclude each other")
-    here = executor("check", options.on)
+    here = executor(options.on)
     workspace, study = find_study(here, options.project, options.study)
     including(study, options.variants or [])
     tell_passed_over(here, workspace, [study.name])

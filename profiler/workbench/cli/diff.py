@@ -85,7 +85,7 @@ def machine_code(options: DiffOptions, names: list[str]) -> None:
         result = code_of_captures(target, before, after)
     except (EnvironmentLacks, CannotTell) as error:
         require_two(*names)
-        here = executor("diff")
+        here = executor()
         workspace, study = find_study(here, options.project, options.study)
         result = compiled_code(here, workspace, study, names, error.message)
     show(options, result)

@@ -21,7 +21,7 @@ def run(options: GateOptions) -> int:
             hint="workbench gate HEAD~1, or workbench gate --env old=PYTHON --env new=PYTHON",
         )
     gated = gate(
-        executor("gate", options.on),
+        executor(options.on),
         find_workspace(options.project),
         options.base or "",
         options.head,

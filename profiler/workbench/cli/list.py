@@ -23,6 +23,6 @@ def run(options: ListOptions) -> None:
     for study in studies:
         check_figures(study.ladder)
     if workspace.packaged:
-        tell_packaged(executor("list"), [study.name for study in studies])
-    tell_passed_over(executor("list"), workspace, [study.name for study in studies])
+        tell_packaged(executor(), [study.name for study in studies])
+    tell_passed_over(executor(), workspace, [study.name for study in studies])
     show(options, listed_studies(workspace, studies))

@@ -148,7 +148,7 @@ class Recorded(OfStudy):
         from workbench.cli.streams import executor
 
         place = (self.project, self.study, self.shape)
-        return find_recorded(executor(""), *place, gpu=self.gpu, names=names)
+        return find_recorded(executor(), *place, gpu=self.gpu, names=names)
 
     def identified(self, *fields: str) -> Self:
         """Take evidence ids, STUDY/SHAPE/VARIANT@DATE, for what they stand for."""
@@ -469,18 +469,6 @@ class WeighOptions(Printed, Recorded):
     operator: list[str] | None = option(
         "--operator", "Operator that the variant replaces; repeatable.", "NAME"
     )
-
-
-@dataclass(frozen=True)
-class StatusOptions(Briefed):
-    """Show GPU time and cost so far, and what the budget leaves.
-
-    By verb, study and GPU.
-
-    Example: workbench status
-    """
-
-    project: Project = None
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def run(options: ProfileOptions) -> int:
             hint=f"workbench profile -- {shlex.join(program)}",
         )
     place = (options.project, options.study, options.shape)
-    target = find_target(executor("profile", options.on), *place, names=options.variants)
+    target = find_target(executor(options.on), *place, names=options.variants)
     names = target.variants(options.variants)
     with telling("measuring, and tracing the warps") if options.timeline else nullcontext():
         ladder, failures = profile(target, names, fresh=options.fresh, timeline=options.timeline)

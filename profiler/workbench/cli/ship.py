@@ -12,7 +12,7 @@ from workbench.cli.streams import executor, note
 
 def run(options: ShipOptions) -> None:
     asked = (options.project, options.study, None)
-    target = find_recorded(executor("ship"), *asked, gpu=options.gpu)
+    target = find_recorded(executor(), *asked, gpu=options.gpu)
     tell_passed_over(target.executor, target.workspace, [target.study.name])
     done = ship(target, options.variant, options.name, options.to)
     show(options, done)

@@ -111,13 +111,13 @@ class Stderr(Reporter):
         return Progress(captures, sessions)
 
 
-def executor(verb: str, on: str | None = None) -> Executor:
+def executor(on: str | None = None) -> Executor:
     """Return where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
     if on is None:
-        return Local(verb, Stderr())
+        return Local(Stderr())
     from workbench.remote.remote_target import DaskCluster, SshHost
 
-    return (DaskCluster if "://" in on else SshHost)(on, verb, Stderr())
+    return (DaskCluster if "://" in on else SshHost)(on, Stderr())
 
 
 @contextmanager

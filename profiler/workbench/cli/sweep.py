@@ -24,7 +24,7 @@ from workbench.study.params import Picked, is_space
 
 
 def run(options: SweepOptions) -> int:
-    here = executor("sweep", options.on)
+    here = executor(options.on)
     workspace, study = find_study(here, options.project, options.study)
     picked = profiled_shapes(study, options.shape)
     if not any(map(is_space, options.variants)):

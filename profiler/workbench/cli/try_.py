@@ -43,7 +43,7 @@ def finish(done: Attempt, executor: Executor) -> int:
 
 
 def run(options: TryOptions) -> int:
-    here, names = executor("try", options.on), {field.name for field in fields(AttemptOptions)}
+    here, names = executor(options.on), {field.name for field in fields(AttemptOptions)}
     asked = {name: value for name, value in vars(options).items() if value and name in names}
     try:
         on_gpu = options.on or machine.find_gpu()

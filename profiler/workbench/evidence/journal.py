@@ -79,27 +79,6 @@ class PredictionEntry(JournalRecord, frozen=True, kw_only=True, tag="prediction"
 JournalEntry = SessionEntry | CaptureEntry | PredictionEntry
 
 
-class SpentEntry(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of ``ledger.jsonl``: a run that held a GPU at a ``place`` for so many ``seconds``, at
-    a ``rate`` (price of an hour).
-    """
-
-    repair: ClassVar[str] = "the other lines count; this one can be deleted"
-
-    date: str
-    verb: str
-    study: str
-    gpu: str
-    seconds: Number
-    shape: str = ""
-    place: str = "local"
-    rate: Number = 0
-
-    @property
-    def cost(self) -> float:
-        return float(self.seconds) / 3600 * float(self.rate)
-
-
 @dataclass(frozen=True)
 class Journal:
     """The entries of one GPU as written, but ``predictions`` of all GPUs, oldest first, and

@@ -1,22 +1,18 @@
-"""Decide what GPU time is spent on: verdicts that a timing leaves open, within the budget. Pure."""
+"""Decide what GPU time is spent on: verdicts that a timing leaves open. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
 
-from workbench.derive.figures import added
 from workbench.derive.speedup import Key, Ratio, SessionTimes, ratio_of, session_times, time_of
-from workbench.evidence.journal import SpentEntry
 from workbench.evidence.records import Build, Timing
 from workbench.judge.commits import TimedPair, time_verdict
-from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict
-from workbench.study.config import Budget, CommitGate, Config, Gates
+from workbench.study.config import CommitGate, Config, Gates
 from workbench.study.model import Ladder, Step
-from workbench.words import HEADLINE, GateState, Move, Regime, Verdict, grouped
+from workbench.words import HEADLINE, GateState, Move, Regime, Verdict
 
 
 def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ...]:
@@ -113,64 +109,3 @@ class Deciding:
         from workbench.judge.sweeps import refusal
 
         return (lambda build: bool(refusal(build, config.gates))) if self.refusing else None
-
-
-@dataclass(frozen=True)
-class Spent:
-    """A part of the ledger: by verb, study, place and GPU."""
-
-    verb: str
-    study: str
-    place: str
-    gpu: str
-    runs: int
-    seconds: float
-    cost: float
-
-
-@dataclass(frozen=True)
-class NextRun:
-    """A run that is about to begin."""
-
-    verb: str
-    study: str
-    shape: str
-    gpu: str
-
-
-def by_kind(entries: Sequence[SpentEntry]) -> list[Spent]:
-    """The dearest in time first."""
-    kinds = grouped(((e.verb, e.study, e.place, e.gpu), e) for e in entries)
-    spent = [
-        Spent(*kind, len(runs), seconds_of(runs), added(entry.cost for entry in runs))
-        for kind, runs in kinds.items()
-    ]
-    return sorted(spent, key=lambda part: (-part.seconds, part.verb, part.study))
-
-
-def seconds_of(entries: Sequence[SpentEntry]) -> float:
-    return added(float(entry.seconds) for entry in entries)
-
-
-def expected_seconds(entries: Sequence[SpentEntry], run: NextRun) -> float:
-    """The median of earlier runs of the same kind; 0 where there was none: not known."""
-    alike = [e for e in entries if (e.verb, e.study, e.gpu) == (run.verb, run.study, run.gpu)]
-    here = [entry for entry in alike if entry.shape == run.shape] or alike
-    return float(median(float(entry.seconds) for entry in here)) if here else 0.0
-
-
-def over_budget(entries: Sequence[SpentEntry], budget: Budget, run: NextRun) -> Finding | None:
-    """Why a run may not begin; None where it may."""
-    spent, expected = seconds_of(entries), expected_seconds(entries, run)
-    limit = budget.max_gpu_seconds
-    if not limit or (spent + expected <= limit and spent < limit):
-        return None
-    code = "budget.spent"
-    message = f"all of the budget is spent: {spent:.4g} of {limit:g} GPU seconds"
-    if spent < limit:
-        code = "budget.exceeded"
-        message = (
-            f"this run would pass the budget: {spent:.4g} of {limit:g} GPU seconds are spent, and "
-            f"such a run takes about {expected:.4g}"
-        )
-    return finding(code, message, spent_s=spent, limit_s=limit, expected_s=expected)

@@ -49,8 +49,8 @@ class Remote(Executor):
 
     at_once = True
 
-    def __init__(self, name: str, verb: str, reporter: Reporter) -> None:
-        super().__init__(verb, reporter)
+    def __init__(self, name: str, reporter: Reporter) -> None:
+        super().__init__(reporter)
         self.place = name
 
     @abstractmethod
@@ -82,7 +82,6 @@ class Remote(Executor):
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         """Record each result when it arrives. Raises as ``results``."""
-        runs = [self.begin(task, self.gpu.name) for task in tasks]
         for task in tasks:
             if task.instead is None:
                 recorder_of(task).note_derived(task.plan.others or ())
@@ -91,7 +90,6 @@ class Remote(Executor):
         plans = [MeasuredPlan() for _ in tasks]
         for number, result in self.results([self.job(task) for task in tasks], hear, recorders):
             plans[number] = result.measured
-            self.charge(tasks[number], runs[number], result.seconds)
         if any(plan.interrupted for plan in plans):
             raise Interrupted
         return plans
@@ -261,8 +259,8 @@ NO_PYTHON, NO_CONNECTION = 97, 255
 class SshHost(Remote):
     """``name`` is ``[user@]host[:python]``. Raises UsageError for anything else."""
 
-    def __init__(self, name: str, verb: str, reporter: Reporter) -> None:
-        super().__init__(name, verb, reporter)
+    def __init__(self, name: str, reporter: Reporter) -> None:
+        super().__init__(name, reporter)
         words = DESTINATION.fullmatch(name)
         if words is None:
             raise UsageError(
@@ -337,8 +335,8 @@ class DaskCluster(Remote):
     Raises UsageError for any other address: whoever answers at it runs code as this user.
     """
 
-    def __init__(self, name: str, verb: str, reporter: Reporter) -> None:
-        super().__init__(name, verb, reporter)
+    def __init__(self, name: str, reporter: Reporter) -> None:
+        super().__init__(name, reporter)
         if ADDRESS.fullmatch(name) is None:
             raise UsageError(
                 f"--on '{name}' is no address of a Dask scheduler with TLS",

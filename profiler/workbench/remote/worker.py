@@ -72,11 +72,10 @@ class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """A result comes with the files of an evidence folder, which are of ``gpu``, or answers the
-    question, or says why not. The job held the GPU for ``seconds``.
+    question, or says why not.
     """
 
     gpu: Gpu | None = None
-    seconds: float = 0.0
     measured: MeasuredPlan = msgspec.field(default_factory=MeasuredPlan)
     packages: dict[str, str] = {}
     doctor: Diagnosis | None = None
@@ -149,7 +148,6 @@ def about() -> Result:
 
 def measured(job: RemoteJob, sources: Mapping[str, bytes], gpu: Gpu, scratch: Path) -> bytes:
     """Measure as this machine does for a command of its own, and pack the evidence."""
-    began = time.monotonic()
     root = scratch / "workspace"
     for name, data in {**sources, CONFIG_FILE: b""}.items():  # settings come with the job
         require_inside(root / name, root)
@@ -160,12 +158,12 @@ def measured(job: RemoteJob, sources: Mapping[str, bytes], gpu: Gpu, scratch: Pa
     study, _ = including(study, job.plan.variants)
     folder = EvidenceFolder(scratch / "evidence" / gpu.slug)
     folder.root.mkdir(parents=True)
-    task = Task(workspace, study, job.config, folder, job.plan, job.deciding, job.instead)
+    task = Task(study, job.config, folder, job.plan, job.deciding, job.instead)
     for name in COMPILING:
         os.environ[name] = job.variables.get(name, "")
     digest = hashlib.sha256(zipped(sources) + repr(job.variables).encode()).hexdigest()[:16]
     done = perform(task, tell, None if job.instead else shared_builds(digest))
-    result = Result(gpu=gpu, seconds=time.monotonic() - began, measured=done)
+    result = Result(gpu=gpu, measured=done)
     return pack(result, files_below(folder.root))
 
 

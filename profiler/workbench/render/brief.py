@@ -112,8 +112,8 @@ def identity(ladder: Ablation, row: Row) -> str:
     return f"{ladder.study}/{ladder.shape}/{row.variant}" + (f"@{day}" if day else "")
 
 
-def step(ladder: Ablation, row: Row, left_s: float | None = None) -> Data:
-    """A step beside its parent and the references; ``left_s`` of the budget, in GPU seconds.
+def step(ladder: Ablation, row: Row) -> Data:
+    """A step beside its parent and the references.
 
     All of it is of ``shape``, but for what names a shape itself: a step that is judged at another
     one has the ratio and the gates behind its verdict in ``judged``.
@@ -135,7 +135,6 @@ def step(ladder: Ablation, row: Row, left_s: float | None = None) -> Data:
         **_judged(row, {"failed": _failed(row)}),
         **limit(advice),
         "evidence": identity(ladder, row),
-        "budget_left_gpu_s": number(left_s),
         "notes": len(ladder.warnings),
         "damage": [short(each) for each in sentences(ladder.damage)] or None,
     }

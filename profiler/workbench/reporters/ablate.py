@@ -27,7 +27,7 @@ def brief(result: Ablation | JudgedStep) -> dict[str, object]:
     if isinstance(result, Ablation):
         return in_short.ladder(result)
     return {
-        **in_short.step(result.found, result.row, result.left_s),
+        **in_short.step(result.found, result.row),
         "provisional": result.provisional or None,
         "seconds": in_short.number(result.seconds),
         "failures": in_short.failed(result.failures),

@@ -15,7 +15,6 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from workbench.app.build import Builds
-from workbench.app.list import Spending
 from workbench.app.new import AGENTS_FOLDER, NewStep, NewWorkspace, starters
 from workbench.errors import unknown
 from workbench.render.as_json import VERSION, Data, shown_names
@@ -89,7 +88,6 @@ STEP: Keys = {
     "judged": (Anything, "the verdict's own shape, ratio and gates, if it is another shape"),
     "failed": (Objects, "gates, checks or builds that did not pass, each with why"),
     "next": (list[NextKind] | None, "kinds of change, the best first; null: not profiled"),
-    "budget_left_gpu_s": (float, "GPU seconds that max_gpu_seconds leaves"),
     "notes": (int, "number of warnings"),
     "damage": (Texts, "files and lines of evidence that do not count, and why"),
 }
@@ -167,7 +165,6 @@ RECORDS: Mapping[str, type] = {
     "build": Builds,
     "init": NewWorkspace,
     "new": NewStep,
-    "status": Spending,
 }
 VERBS = (*ANSWERS, *RECORDS)
 

@@ -96,17 +96,6 @@ class CommitGate(TomlTable, frozen=True):
     registers: Annotated[int, Meta(gt=0, le=255)] = 16
 
 
-class Budget(TomlTable, frozen=True):
-    """Cost of measuring. 0 means no price and no limit.
-
-    rate_per_hour: Price of one GPU hour.
-    max_gpu_seconds: Most GPU seconds of the workspace, by its ledger.
-    """
-
-    rate_per_hour: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    max_gpu_seconds: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
-
-
 class Config(TomlTable, frozen=True):
     """Top of the file.
 
@@ -119,7 +108,6 @@ class Config(TomlTable, frozen=True):
     limits: Limits = field(default_factory=Limits)
     profiler: Profiler = field(default_factory=Profiler)
     gate: CommitGate = field(default_factory=CommitGate)
-    budget: Budget = field(default_factory=Budget)
 
 
 def read_config(path: Path) -> Config:

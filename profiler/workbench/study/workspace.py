@@ -85,11 +85,6 @@ class Workspace:
             return self.output / PACKAGED_EVIDENCE / study
         return self.ablations / study / "evidence"
 
-    @property
-    def ledger(self) -> Path:
-        top = self.output / PACKAGED_EVIDENCE if self.packaged else self.ablations
-        return top / "ledger.jsonl"
-
     def studies(self) -> list[str]:
         return sorted(p.parent.name for p in self.kernels.glob("*/study.py") if p.is_file())
 
