@@ -7,13 +7,15 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.json import encode as json_encode
+from msgspec.json import format as json_format
 
 import workbench
 from workbench.app.judge import judged
@@ -27,6 +29,7 @@ from workbench.evidence.records import Shipped, ShippedTime
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Row
 from workbench.load import VariantEvidence, fullest_timing, load
+from workbench.problems.flashinfer_bench import BuildSpec, Solution, SourceFile
 from workbench.render.document.phrases import NOT_JUDGED
 from workbench.render.templates import templates
 from workbench.run.protocol import Packable, ShippedKernel
@@ -68,9 +71,12 @@ class Shipment:
     has_licence: bool = field(repr=False)
 
 
-def ship(target: Target, name: str, package: str, to: Path | None) -> Shipment:
-    """Write a kept variant as ``package``, to ``to`` or a folder of that name. Raises UsageError
-    for a name that cannot be one, or a folder with something in it; GateFailed as ``require_kept``.
+def ship(
+    target: Target, name: str, package: str, to: Path | None, definition: str | None = None
+) -> Shipment:
+    """Write a kept variant as ``package``, to ``to`` or a folder of that name, and as a solution of
+    a ``definition`` of FlashInfer-Bench. Raises UsageError for a name that cannot be one, or a
+    folder with something in it; GateFailed as ``require_kept``.
     """
     folder = (to or Path(package)).absolute()
     if NAME.fullmatch(package) is None:
@@ -126,6 +132,7 @@ def ship(target: Target, name: str, package: str, to: Path | None) -> Shipment:
         "keeps": shipped.keeps,
         "capabilities": list(map(capability, archs)),
         "checked": checked,
+        "definition": definition,
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(".workbench-ship-", folder.parent) as scratch:
@@ -193,6 +200,7 @@ def write(
         "title": study.ladder.title or study.name,
         "needs": needed_by([text for file, text in python.items() if file != "study.py"]),
         "reference": (reference.title or reference.name) if reference else "The study's code",
+        "names": [argument for argument, _ in learned.arguments],
         "has_backward": hasattr(study.module, "backward"),
         "compared": next((time.reference for time in shipped.times if time.reference), "reference"),
         "timed": [time.shape for time in shipped.times if time.shape in facts["checked"]],
@@ -204,23 +212,55 @@ def write(
     }
     texts = units | {f"cuda/src/{file}": text for file, text in sources.items() if kernels}
     texts |= {f"{top}/sources/{file}": text for file, text in python.items()}
-    texts |= {f"{top}/sources/__init__.py": "", f"{top}/variant.json": json.dumps(facts, indent=1)}
+    texts |= {f"{top}/variant.json": json.dumps(facts, indent=1)}
     whole = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
     values["identity"] = f"_{package}_cuda_{whole[:7]}"
     environment = templates()
-    for file in environment.list_templates(filter_func=lambda file: file.startswith("package/")):
-        path = file.removeprefix("package/").removesuffix(".j2")
-        if kernels or path not in COMPILED:
+    for file in environment.list_templates():
+        kind, _, path = file.removesuffix(".j2").partition("/")
+        is_code = kind == "package" and "__pycache__" not in path  # which pip may have made
+        if is_code and (kernels or path not in COMPILED):
             texts[path.replace("PACKAGE", package)] = environment.get_template(file).render(values)
     for path, text in texts.items():
         write_bytes(folder / path, text.encode(errors="replace"))
     if licence_text is not None:
         write_bytes(folder / "LICENSE", licence_text)
     store.write(folder / top / "provenance.json", shipped)
+    if facts["definition"]:
+        solution = solution_of(texts, values)
+        write_bytes(folder / "solution.json", json_format(json_encode(solution), indent=1))
     if not kernels:  # nothing is to be compiled: this is what kernel-builder would write
         built = shutil.copytree(folder / top, folder / "build" / "torch-cuda")
         (folder / "_ops.py").rename(built / "_ops.py")
     return licence_text is not None
+
+
+def solution_of(texts: Mapping[str, str], values: Facts) -> Solution:
+    """The package as a Python solution of FlashInfer-Bench, whose CUDA C++ TVM FFI compiles."""
+    facts, kernels, inside = values["facts"], values["kernels"], values["facts"]["package"]
+    template = {"main.py": "main.py.j2"}
+    if kernels:
+        template |= {f"{inside}/_ops.py": "_ops.py.j2", f"{inside}/cuda/binding.cu": "binding.cu"}
+    sources = {f"{inside}/_ops.py": texts["_ops.py"]}
+    for root, place in (("cuda/", f"{inside}/cuda/"), (f"torch-ext/{inside}/", f"{inside}/")):
+        copied = [path for path in texts if path.startswith(root)]
+        sources |= {path.replace(root, place, 1): texts[path] for path in copied}
+    for path, file in template.items():
+        sources[path] = templates().get_template(f"solution/{file}").render(values)
+    return Solution(
+        name=values["distribution"],
+        definition=facts["definition"],
+        author="workbench",
+        spec=BuildSpec(
+            entry_point="main.py::run",
+            language="triton" if "triton" in values["needs"] else "python",
+            binding="tvm-ffi" if kernels else None,
+            destination_passing_style=False,
+            target_hardware=(values["shipped"].environment.gpu,),
+            dependencies=tuple(values["needs"]),
+        ),
+        sources=tuple(SourceFile(path, text) for path, text in sources.items()),
+    )
 
 
 def sources_of(study: Study, variants: Sequence[Variant]) -> tuple[dict[str, str], dict[str, str]]:

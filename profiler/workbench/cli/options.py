@@ -451,6 +451,9 @@ class ShipOptions(OfStudy):
     variant: str = argument("VARIANT", "A kept step.")
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
+    definition: str | None = option(
+        "--definition", "Also write solution.json for this definition of FlashInfer-Bench.", "NAME"
+    )
     gpu: GpuName = None
     json: Json = False
 

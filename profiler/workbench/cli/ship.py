@@ -14,7 +14,7 @@ def run(options: ShipOptions) -> None:
     asked = (options.project, options.study, None)
     target = find_recorded(executor(), *asked, gpu=options.gpu)
     tell_passed_over(target.executor, target.workspace, [target.study.name])
-    done = ship(target, options.variant, options.name, options.to)
+    done = ship(target, options.variant, options.name, options.to, options.definition)
     show(options, done)
     if not options.json:
         note(f'hint: kernels.get_local_kernel(Path("{shown_path(done.folder)}")) loads it')

@@ -92,6 +92,8 @@ class BuildSpec(msgspec.Struct, frozen=True):
     language: str = "python"
     binding: str | None = None
     destination_passing_style: bool = True
+    target_hardware: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
 
 
 class Solution(msgspec.Struct, frozen=True):
@@ -99,6 +101,7 @@ class Solution(msgspec.Struct, frozen=True):
     definition: str
     spec: BuildSpec
     sources: tuple[SourceFile, ...]
+    author: str = ""
 
 
 def read_flashinfer_bench(request: Request) -> Problem:
