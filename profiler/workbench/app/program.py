@@ -26,6 +26,7 @@ from workbench.errors import (
     WorkbenchError,
     nearest,
 )
+from workbench.judge.timelines import faults
 from workbench.ncu import command as ncu
 from workbench.ncu.report_file import (
     SUFFIXES,
@@ -303,7 +304,8 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
     trace = write_trace(Path(subject(command).stem), kernels)
     path = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.svg")
     write_bytes(path, chart.svg().encode())
-    return TracedProgram(tuple(command), kernels, (trace, path))
+    wrong = tuple(fault.why for fault in faults(kernels))
+    return TracedProgram(tuple(command), (trace, path), kernels.launches, wrong)
 
 
 def write_trace(stem: Path, call: CallTimeline) -> Path:

@@ -273,15 +273,6 @@ class ProgramAnswer(msgspec.Struct, frozen=True, kw_only=True):
     study: Sequence[ProgramStep]
 
 
-class TracedAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of ``profile --timeline -- PROGRAM``."""
-
-    program: Sequence[str]
-    timeline: Sequence[LaunchTimeline]
-    faults: tuple[Finding, ...]
-    files: list[str]
-
-
 class VariantLines(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``show VARIANT --source``."""
 

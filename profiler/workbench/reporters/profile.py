@@ -11,7 +11,6 @@ from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
-from workbench.judge.timelines import faults
 from workbench.render import answers, as_table
 from workbench.render import brief as in_short
 from workbench.render.document import launches, variant, warp_times
@@ -30,12 +29,7 @@ Result = VariantResult | ProgramResult | TracedProgram
 
 def data(result: Result) -> object:
     if isinstance(result, TracedProgram):
-        return answers.TracedAnswer(
-            program=result.command,
-            timeline=result.kernels.launches,
-            faults=tuple(fault.why for fault in faults(result.kernels)),
-            files=[str(path) for path in result.files],
-        )
+        return result
     if isinstance(result, ProgramResult):
         known = [answers.listed(group) for group in result.listed]
         return answers.ProgramAnswer(
@@ -51,9 +45,8 @@ def data(result: Result) -> object:
 
 def brief(result: Result) -> dict[str, object]:
     if isinstance(result, TracedProgram):
-        spans = {one.kernel: in_short.number(one.span_us) for one in result.kernels.launches}
-        wrong = [in_short.short(fault.why.message) for fault in faults(result.kernels)]
-        return {"span_us": spans, "faults": wrong, "files": [str(path) for path in result.files]}
+        wrong = [in_short.short(text) for text in sentences(result.faults)]
+        return {"faults": wrong, "files": [str(path) for path in result.files]}
     if isinstance(result, ProgramResult):
         few = [in_short.listed(group) for group in result.listed[:MOST]]
         kernels = show.brief(result.full)["kernels"]
@@ -70,7 +63,7 @@ def brief(result: Result) -> dict[str, object]:
 def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
     """The figures of variants; the kernels of a program, or the steps of its study."""
     if isinstance(result, TracedProgram):
-        return as_table.frame(result.kernels.launches, "kernel")
+        return as_table.frame(result.timeline, "kernel")
     if isinstance(result, ProgramResult):
         if result.steps:
             return as_table.frame(map(in_short.program_step, result.steps), "variant")
@@ -82,9 +75,9 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
 
 def blocks(result: Result, options: Any) -> Iterator[Block]:
     if isinstance(result, TracedProgram):
-        yield from warp_times.timeline(result.kernels)
-        for path in result.files:
-            yield paragraph(code(str(path)))
+        yield from warp_times.launches(result.timeline, result.faults)
+        trace, chart = map(str, result.files)
+        yield paragraph("For ui.perfetto.dev: ", code(trace), "; chart: ", code(chart))
         return
     if isinstance(result, ProgramResult):
         yield from _program(result, options)

@@ -113,7 +113,6 @@ PROGRAM: Keys = {
     "report": (str, "file"),
     "listed": (Objects, "kernels of a program by time, in microseconds, as its first run had them"),
     "kernels": (Objects, "kernels of a report, each with its launches"),
-    "span_us": (Numbers, "how long each kernel took while it was traced"),
     "faults": (Texts, "what its timeline shows to be wrong"),
     "files": (Texts, "a trace for Perfetto, and a chart"),
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from workbench import bounds
+from workbench.cuda.compiler import package_version
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import TracedLaunch
 from workbench.ncu.command import lasting_kernel
@@ -40,14 +40,6 @@ def folder() -> Path:
             return Path(place) / "dsl_packages"
     why = f"a timeline needs {PACKAGE} 4.8.1 or newer, which is not installed"
     raise EnvironmentLacks(why, hint=OWN_EXTRA.format("timeline"))
-
-
-def recorder() -> str:
-    """Say which version records; "" where nobody knows."""
-    try:
-        return version(PACKAGE)
-    except PackageNotFoundError:
-        return ""
 
 
 def command(output: str = OUTPUT) -> list[str]:
@@ -127,7 +119,7 @@ def _read(output: Path, said: str) -> tuple[list[_Launch], Sequence[_Place]]:
     try:
         trace = msgspec.json.decode(files[-1].read_bytes(), type=_Trace)
     except msgspec.DecodeError as error:
-        hint = f"{PACKAGE} 4.8.1 is known to work; this is {recorder() or 'an unknown version'}"
+        hint = f"{PACKAGE} 4.8.1 is known to work; here is {package_version(PACKAGE) or 'another'}"
         raise ToolFailed(f"iket's trace cannot be read: {error}", hint=hint) from None
     every = chain(trace.launches, *trace.graph_launches.values())
     launches = sorted((one for one in every if one.warp_lifetimes), key=lambda one: one.start)

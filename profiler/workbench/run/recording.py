@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs, to_builtins
 
 import workbench
+from workbench.cuda.compiler import package_version
 from workbench.errors import UsageError
 from workbench.evidence import journal, store
 from workbench.evidence.journal import PredictionEntry
@@ -349,7 +350,7 @@ class Recorder:
             variant=variant,
             shape=self.shape,
             fingerprint=self._prints[variant, self.shape],
-            iket=iket.recorder(),
+            iket=package_version(iket.PACKAGE),
             in_graph=in_graph,
             provenance=provenance(self.environment),
             launches=launches,

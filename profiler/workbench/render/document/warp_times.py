@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workbench.derive.speedup import Time
 from workbench.derive.timeline import CallTimeline, LaunchTimeline
+from workbench.judge.findings import Finding, sentences
 from workbench.judge.timelines import faults
 from workbench.render.document.blocks import (
     Block,
@@ -41,22 +44,22 @@ NO_FAULT = "No tail, slow block, early producer or gap is worth a step."
 
 
 def timeline(call: CallTimeline, time: Time | None = None) -> list[Block]:
-    """The figures of each launch, roles of warps, and faults. ``time`` is that of the call where
-    nothing traced it.
-    """
+    """The figures of a call. ``time`` is that of one where nothing traced it."""
     beside = ""
     if time and time.value:
         ratio = call.span_us / time.value
         beside = f", {factor(ratio)} its time between kernels, {microseconds(time.value)}"
         beside += ": tracing slows it, so distrust gaps and tails" if ratio > SLOWED else ""
-    said = [f"Timeline: {microseconds(call.span_us)} while traced{beside}."]
-    for one in call.launches:
+    first = paragraph(f"Timeline: {microseconds(call.span_us)} while traced{beside}.")
+    return [first, *launches(call.launches, [fault.why for fault in faults(call)])]
+
+
+def launches(every: Sequence[LaunchTimeline], wrong: Sequence[Finding]) -> list[Block]:
+    """The figures of launches, the roles of their warps, and what is ``wrong``."""
+    blocks: list[Block] = [table("timeline", FIELDS, every, key=lambda one: one.kernel)]
+    for one in every:
         if len(one.roles) > 1:
             ends = ", ".join(f"{role.words} {percent(role.end)}" for role in one.roles)
-            said.append(f"Of a block's life in {one.kernel[:NAME]}: {ends}.")
-    wrong = [words(f"{fault.why.message}.") for fault in faults(call)]
-    return [
-        paragraph(" ".join(said)),
-        table("timeline", FIELDS, call.launches, key=lambda one: one.kernel),
-        Bullets(tuple(wrong)) if wrong else paragraph(NO_FAULT),
-    ]
+            blocks.append(paragraph(f"Of a block's life in {one.kernel[:NAME]}: {ends}."))
+    lines = tuple(words(f"{text}.") for text in sentences(wrong))
+    return [*blocks, Bullets(lines) if lines else paragraph(NO_FAULT)]
