@@ -19,6 +19,7 @@ from standin import ENVIRONMENT, StandIn
 from workbench import bounds
 from workbench.app.executor import Local
 from workbench.app.target import find_target
+from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Provenance, Timeline
@@ -30,7 +31,7 @@ from workbench.run.process import WorkerEnd
 from workbench.run.protocol import DeviceFound, Done, Event, Traced, VariantsJob
 from workbench.study.sources import Fingerprints
 from workbench.words import Change, Phase
-from workspaces import GOOD, copy_of_fixture, make
+from workspaces import GOOD, ROOT, copy_of_fixture, make
 
 FAKE = Path(__file__).parents[1] / "fake_iket"
 TAIL = [*even(waves=1), on(0, 100, 200), on(1, 100, 200)]
@@ -87,6 +88,32 @@ def test_even_kernels_have_no_fault(tmp_path: Path) -> None:
     assert overlapped.between_us == 0
     assert faults(overlapped) == ()
     assert faults(call(tmp_path, even(), even(after=450), in_graph=False)) == ()
+
+
+def recorded(name: str) -> CallTimeline:
+    """What an H200 recorded."""
+    file = store.read_record(ROOT / f"tests/recorded/timelines/{name}.json.zst", Timeline)
+    return call_timeline(file.launches, in_graph=file.in_graph)
+
+
+def test_real_traces_show_what_was_planted_and_what_docs_say(capsys: Capsys) -> None:
+    page = (ROOT / "docs/timeline.md").read_text()
+    named = {fault.why.values["kernel"]: fault.why for fault in faults(recorded("planted"))}
+    assert {kernel: why.code for kernel, why in named.items()} == {
+        "_Z10slow_blockPf": "timeline.slow_block",
+        "_Z9tail_wavePf": "timeline.tail",
+        "_Z13late_producerPf": "timeline.late_producer",
+        "_Z10no_overlapPf": "timeline.gaps",
+    }
+    assert all(f"- {why.message}." in page for why in named.values())
+    for name in ("fix6", "fix7", "fused"):
+        assert faults(recorded(name)) == ()
+    sides = {name: recorded(name) for name in ("fix6", "fix7")}
+    about = "attention, B=4 H=16 S=2048 D=64, NVIDIA H200; µs while traced"
+    drawn = timeline_chart("timeline", about, sides)
+    assert drawn.svg("light") == (ROOT / "docs/timeline/fix7-light.svg").read_text()
+    assert drawn.svg("dark") == (ROOT / "docs/timeline/fix7-dark.svg").read_text()
+    assert drawn.alt in page
 
 
 def test_only_what_follows_the_last_mark_is_the_call(tmp_path: Path) -> None:
