@@ -19,7 +19,6 @@ import pytest
 
 from answers import Patch, not_none
 from workbench import children
-from workbench.cli.streams import Waiting
 from workbench.cuda import nvcc
 from workspaces import GOOD, make
 
@@ -131,12 +130,6 @@ def test_a_lock_that_an_interrupt_left_locked_stops_nobody(monkeypatch: Patch) -
     assert nvcc.ran(["sleep", "600"], "/", 0.1) == (None, "sleep timed out after 0.1 seconds")
     with subprocess.Popen(["sh", "-c", "exit 3"]) as other:
         assert children.exit_code(other, SECONDS) == 3
-    waiting = Waiting()
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    waiting.start()
-    waiting.lock.acquire()
-    waiting.stop()
-    assert waiting.timer is None
 
 
 def test_children_are_waited_for_in_one_place() -> None:

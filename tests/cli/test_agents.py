@@ -27,7 +27,7 @@ from workbench.app.new import AGENTS, starters
 from workbench.cli import mcp, warm
 from workbench.cli.main import VERBS, command, main
 from workbench.render import brief
-from workbench.reporters.schema import ANSWERS, schema
+from workbench.reporters.schema import ANSWERS
 from workbench.run.protocol import SessionsJob
 from workbench.words import Change, Stage
 from workspaces import FIXTURE, GOOD, make
@@ -180,19 +180,6 @@ def test_a_long_line_on_stderr_is_heard_whole() -> None:
         return [*await hearing, *said]
 
     assert asyncio.run(heard()) == ["x" * 100_000] * 2
-
-
-def test_the_skill_and_the_reports_are_resources() -> None:
-    async def asked(client: Client) -> list[Any]:
-        listed = [each.uri for each in (await client.list_resources()).resources]
-        read = [await client.read_resource(f"workbench://{name}") for name in ("skill", STEP)]
-        return [listed, *read]
-
-    listed, skill, step = without_verbs(asked)
-    assert listed[:2] == ["workbench://skill", "workbench://reference"]
-    assert json.loads(step.contents[0].text) == schema("ablate")
-    assert {f"workbench://schema/{tool}" for tool in mcp.TOOLS} <= {*listed}
-    assert skill.contents[0].text.startswith("---\nname: workbench")
 
 
 def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:

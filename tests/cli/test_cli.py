@@ -219,22 +219,6 @@ def test_doctor_names_a_package_without_which_nothing_else_starts() -> None:
     assert "**msgspec**: pip install msgspec" in done.stdout
 
 
-def test_what_takes_longer_than_a_second_says_that_it_works(
-    monkeypatch: Patch, capsys: Capsys
-) -> None:
-    """Until something else is printed; and nothing where stderr is no terminal."""
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    waiting = streams.Waiting()
-    waiting.start()
-    assert waiting.timer is not None
-    waiting.timer.function()
-    waiting.stop()
-    assert capsys.readouterr().err == "working ...\r\x1b[K"
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    waiting.start()
-    assert waiting.timer is None
-
-
 # ---- newcomers
 MISSPELT = '[[step.prediction]]\nfigure = "tiem"\nfactor = [0.8, 0.9]\n'
 

@@ -120,7 +120,6 @@ def main(arguments: list[str] | None = None) -> int:
                 signal.signal(number, interrupt)
     streams.prepare()
     streams.owe(sys.argv[1:] if arguments is None else arguments)
-    streams.waiting.start()
     try:
         code = run(arguments)
         streams.flush()
@@ -133,8 +132,6 @@ def main(arguments: list[str] | None = None) -> int:
             complain(EnvironmentLacks(why))
         streams.abandon()
         return EnvironmentLacks.exit_code
-    finally:
-        streams.waiting.stop()
     return code
 
 
@@ -206,7 +203,6 @@ def misused(error: Any) -> None:
 
 def complain(error: WorkbenchError) -> None:
     """On stderr, for --json on stdout too; for --brief on stdout alone."""
-    streams.waiting.stop()
     if owed := streams.owed:
         from workbench.cli.printing import show_failure
 

@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from workbench import __version__
-from workbench.cli import streams
 from workbench.cli.main import command
 from workbench.cli.options import McpOptions
 from workbench.cli.warm import Warm
@@ -47,10 +46,9 @@ TEXTS = {  # of arguments, where the help of the option would mislead, or is lon
     "fixes": "The step.",
     "quick": "Stop at the first verdict, of 3 sessions.",
 }
-OUTPUT = {"type": "object", "required": ["schema_version", "exit_code"]}  # more: workbench://schema
+OUTPUT = {"type": "object", "required": ["schema_version", "exit_code"]}
 MOST_ARGUMENT = 1 << 17  # bytes: Linux takes no longer one
 ANSWERS = (0, 1, 5)  # exit codes of an answer: yes, no, cannot tell
-ADDRESS = "workbench://"  # of resources
 Data = dict[str, object]
 Say = Callable[[str], Awaitable[None]]
 Answer = Callable[[Sequence[str], Say], Awaitable[tuple[Data, int]]]
@@ -112,7 +110,6 @@ def run(options: McpOptions) -> None:
     try:
         from mcp.server.stdio import stdio_server
 
-        streams.waiting.stop()  # no thread is forked
         served = server(partial(answer, Warm()))
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(
@@ -275,33 +272,6 @@ async def call(
     )
 
 
-def resources() -> dict[str, Callable[[], str]]:
-    """The skill, the report of each study of the workspace, and the schema of each tool's answer by
-    its address.
-    """
-    from workbench.app.new import AGENTS_FOLDER, starters
-    from workbench.reporters import schema as published
-    from workbench.study.workspace import find_workspace
-
-    skill = starters() / AGENTS_FOLDER
-    files = {"skill": skill / "SKILL.md", "reference": skill / "reference.md"}
-    with suppress(UsageError):
-        reports = find_workspace(None).root / "reports"
-        for path in sorted(reports.glob("*/OPTIMIZATION_REPORT.md")):
-            files[f"report/{path.parent.name}"] = path
-    known: dict[str, Callable[[], str]] = {
-        f"{ADDRESS}{name}": partial(path.read_text, encoding="utf-8")
-        for name, path in files.items()
-    }
-    for name, tool in TOOLS.items():
-        known[f"{ADDRESS}schema/{name}"] = partial(published.text, tool.verb)
-    return known
-
-
-def kind_of(uri: str) -> str:
-    return "application/schema+json" if uri.startswith(f"{ADDRESS}schema/") else "text/markdown"
-
-
 def server(answered: Answer) -> Server[Any]:
     import mcp_types as types
     from mcp.server.lowlevel import Server
@@ -322,29 +292,10 @@ def server(answered: Answer) -> Server[Any]:
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools)
 
-    async def list_resources(*_: object) -> types.ListResourcesResult:
-        listed = [
-            types.Resource(uri=uri, name=uri.removeprefix(ADDRESS), mime_type=kind_of(uri))
-            for uri in resources()
-        ]
-        return types.ListResourcesResult(resources=listed)
-
-    async def read_resource(
-        _: object, request: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        known = resources()
-        if request.uri not in known:
-            raise unknown("resource", request.uri, known)
-        text, kind = known[request.uri](), kind_of(request.uri)
-        content = types.TextResourceContents(uri=request.uri, text=text, mime_type=kind)
-        return types.ReadResourceResult(contents=[content])
-
     return Server(
         "workbench",
         instructions=INSTRUCTIONS,
         version=__version__,
         on_list_tools=list_tools,
         on_call_tool=partial(call, answered),
-        on_list_resources=list_resources,
-        on_read_resource=read_resource,
     )

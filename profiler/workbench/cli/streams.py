@@ -26,46 +26,10 @@ class NotWritten(OSError):
     """Stdout takes no more, as on a full disk."""
 
 
-class Waiting:
-    """A line on a terminal from the second second on, until anything else is printed."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.timer: threading.Timer | None = None
-        self.is_shown = False
-
-    def start(self) -> None:
-        if sys.stderr.isatty():
-            self.timer = threading.Timer(1.0, self._show)
-            self.timer.daemon = True
-            self.timer.start()
-
-    def _show(self) -> None:
-        with self.lock:
-            if self.timer is not None:
-                self.is_shown = True
-                print("working ...", end="", file=sys.stderr, flush=True)
-
-    def stop(self) -> None:
-        if self.timer is None:
-            return
-        self.timer.cancel()
-        self.lock.acquire(timeout=1.0)  # Ctrl-C may have left it locked
-        self.timer = None
-        if self.is_shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        self.is_shown = False
-        self.lock = threading.Lock()
-
-
-waiting = Waiting()
-
-
 def note(text: str) -> None:
     """One line or several on stderr."""
     from workbench.render.numbers import printable_lines
 
-    waiting.stop()
     print(printable_lines(text), file=sys.stderr)
 
 
@@ -107,7 +71,6 @@ class Stderr(Reporter):
     def progress(self, captures: int = 0, sessions: int = 0) -> AbstractContextManager[Hear]:
         from workbench.cli.progress import Progress
 
-        waiting.stop()
         return Progress(captures, sessions)
 
 
@@ -125,7 +88,6 @@ def printing() -> Iterator[None]:
     """Inside, an OSError is stdout's: it tells no file, and what could not be written is lost.
     Raises NotWritten, or BrokenPipeError where nobody reads any more.
     """
-    waiting.stop()
     try:
         yield
     except BrokenPipeError:
