@@ -18,7 +18,7 @@ from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document.blocks import LADDER, Section, Table, plain
 from workbench.render.document.ladder_report import report
-from workbench.render.document.ladder_view import fitted, screen
+from workbench.render.document.ladder_view import screen
 from workbench.render.document.phrases import has_figures, verdict_words
 from workbench.render.terminal import fitted as columns_of
 from workbench.words import Verdict
@@ -148,7 +148,7 @@ def test_the_report_explains_its_stalls_and_names_its_controls(study: str) -> No
 @pytest.mark.parametrize("study", STUDIES)
 def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     found = ladder_of(study)
-    shown, _ = fitted(found)
+    shown = found.table_rows
     expected = [
         [row.variant, verdict_words(row, found), row.time.value if row.time else None]
         for row in shown

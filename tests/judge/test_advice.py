@@ -215,14 +215,14 @@ def test_a_kernel_that_somebody_brings(study: str, variant: str, first: list[str
 def test_at_the_bandwidth_the_room_that_is_left_is_told_first() -> None:
     kernel = capture(Kernel(GLOBAL, dram=0.8))
     found = not_none(advise(subject(kernel, work=Work(1e6, 0.8 * 4e8, "float32"))))
-    text = markdown.blocks(told(found))
+    text = markdown.section(told(found))
     assert (
         "DRAM is at 80.0 % of the theoretical bandwidth: what moves as many bytes gains 1.25x"
         in text
     )
     assert text.index("DRAM is at") < text.index("1. **")
     again = given(Kernel(GLOBAL, dram=0.8), Work(1e6, 0.4 * 4e8, "float32"))
-    assert "DRAM is at" not in markdown.blocks(told(again))
+    assert "DRAM is at" not in markdown.section(told(again))
 
 
 @pytest.mark.parametrize(("study", "variant"), [("attention", "fix7"), ("moe", "bulk")])
@@ -262,7 +262,7 @@ def test_narrow_accesses_reach_the_rest_of_the_bandwidth() -> None:
 def test_a_limit_is_told_once() -> None:
     found = given(Kernel(GLOBAL, shared_kb=1.0, sectors=2.0), Work(1e6, 160e6 / 3, "float32"))
     assert {one.limit.id for one in found} == {"latency.long_scoreboard"}
-    text = markdown.blocks(told(found))
+    text = markdown.section(told(found))
     assert text.count("long scoreboard stalls take") == 1
     assert text.count("Limit: as 1.") == 2
 
@@ -274,7 +274,7 @@ def test_the_metrics_that_are_cited_add_up_to_the_share() -> None:
     assert limit.metric.count("issue_stalled_") == 2
     assert limit.metric.startswith("smsp__pcsamp_warps_issue_stalled_mio_throttle + ")
     assert limit.value / 100 == pytest.approx(limit.share, abs=0.02)
-    text = markdown.blocks(told(found))
+    text = markdown.section(told(found))
     assert "throttle and short scoreboard stalls take" in text.lower()
 
 
@@ -355,11 +355,12 @@ def test_without_the_work_nothing_is_said_of_it() -> None:
 def test_told_in_words() -> None:
     bare = AdvisedKernel(figures={}, budget=None, used={})
     assert advise(bare) is None
-    assert markdown.blocks(told(None)) == "What to try next: not collected"
-    idle = "What to try next after `a`: nothing in the capture promises 3.0 % of the duration"
-    assert markdown.blocks(told((), after="a")) == idle
-    text = markdown.blocks(told(given(Kernel(GLOBAL, issue=0.2))))
-    assert text.startswith("What to try next:\n\n1. **asynchronous copies, a ring of tiles**: cp.")
+    assert markdown.section(told(None)) == "## What to try next\n\nnot collected"
+    nothing = "nothing in the capture promises 3.0 % of the duration"
+    idle = f"## What to try next after `a`\n\n{nothing}"
+    assert markdown.section(told((), after="a")) == idle
+    text = markdown.section(told(given(Kernel(GLOBAL, issue=0.2))))
+    assert text.startswith("## What to try next\n\n1. **asynchronous copies, a ring of tiles**: ")
     assert "Limit: latency; long scoreboard stalls take 71 %" in text
     assert "`kernel.cu:7`, 90 % of the stall time" in text
     assert "Tried here" not in text
@@ -391,7 +392,7 @@ def test_what_was_tried_here_and_rejected_stands_last() -> None:
     first, *others = given(Kernel(GLOBAL, issue=0.2))[:3]
     failed = dataclasses.replace(first, tried=(Tried("fix1", Verdict.SLOWER),))
     assert to_try((failed, *others)) == (*others, failed)
-    assert "Tried here: `fix1` slower" in markdown.blocks(told((failed,)))
+    assert "Tried here: `fix1` slower" in markdown.section(told((failed,)))
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from workbench.render import markdown
 from workbench.render.document.blocks import Table, plain
 from workbench.render.document.ladder_report import change
 from workbench.render.document.ladder_view import sizes_table
-from workbench.render.document.phrases import across, gate_name, verdict_words
+from workbench.render.document.phrases import gate_name, verdict_words, warnings
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import Change, CheckResult, Role, Verdict
@@ -235,7 +235,6 @@ def test_all_shapes_are_told_of_the_last_step() -> None:
     found = not_none(made().across)
     assert [result.shape for result in found.shapes] == ["normal", "large"]
     assert found.geometric_mean == pytest.approx(math.sqrt(30 / 21 * 450 / 301))
-    assert not_none(found.worst).shape == "normal"
 
 
 def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None:
@@ -460,8 +459,8 @@ def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -
     ladder = replace(found.ladder, references=references)
     judged = judge(replace(found, ladder=ladder, shapes=shapes), Config())
     assert not_none(judged.across).untimed == {"rival": ("large",)}
-    assert plain(across(judged)).endswith(", normal. rival was not timed at large.")
-    assert plain(across(made())).endswith(", normal.")
+    told = [plain(text) for text in warnings(judged)]
+    assert "rival was not timed at large." in told
 
 
 def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_before() -> None:
@@ -475,8 +474,6 @@ def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_b
     assert judged.across is not None
     assert judged.across.variant == "choice"
     assert len(judged.across.shapes) == 2
-    told = plain(across(judged))
-    assert told.startswith("Over 2 shapes choice is 1.50x of the fastest reference")
     everywhere = {"normal": once["normal"], "large": once["normal"]}
     judged = judge(by_hand(steps, everywhere), Config())
     assert judged.across is not None

@@ -213,7 +213,7 @@ def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: P
     assert list(done.table().index)[:2] == ["baseline", "tiled"]
     assert images(done)
     assert "What limits it:" in done._repr_markdown_()
-    assert "What to try next:" in done._repr_markdown_()
+    assert "## What to try next\n" in done._repr_markdown_()
     on_cpu: Any = wb.try_("twice.py:twice")
     assert "twice.py:twice: on the CPU its largest error is" in on_cpu._repr_html_()
     with pytest.raises(EnvironmentLacks):

@@ -556,8 +556,12 @@ def kernels_gate(case: Case) -> Gate:
         why = finding("kernels.empty_graph", "the timed graph is empty: it launched nothing")
         return Gate(KERNELS, GateState.FAILED, why)
     ways = case.timing.ways.get(case.variant, ()) if case.timing else ()
-    every = [Counter(_node(n) for n in way if n.kind == NodeKind.KERNEL) for way in (nodes, *ways)]
-    timed, seen = every[0], Counter(_launch(launch) for launch in launched)
+    every: list[Counter[Signature]] = [
+        Counter((n.kernel, n.grid, n.block) for n in way if n.kind == NodeKind.KERNEL)
+        for way in (nodes, *ways)
+    ]
+    timed = every[0]
+    seen = Counter[Signature]((x.mangled, x.grid or (), x.block or ()) for x in launched)
     if seen not in every:
         not_captured, not_timed = _listed(timed - seen), _listed(seen - timed)
         parts = [
@@ -590,14 +594,6 @@ def kernels_gate(case: Case) -> Gate:
 
 
 Signature = tuple[str, tuple[int, ...], tuple[int, ...]]
-
-
-def _node(node: GraphNode) -> Signature:
-    return node.kernel, node.grid, node.block
-
-
-def _launch(launch: Launched) -> Signature:
-    return launch.mangled, launch.grid or (), launch.block or ()
 
 
 def _listed(signatures: Counter[Signature]) -> tuple[Finding, ...]:

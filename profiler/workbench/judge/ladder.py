@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.rooflines import (
@@ -530,17 +529,13 @@ PROVENANCE = EvidenceEnvironment.__struct_fields__[:-2]  # all but ncu and its f
 def environment(indexes: Iterable[CaptureIndex], session: Provenance | None) -> EvidenceEnvironment:
     """``indexes`` are of the captures measured here, ``session`` is that of the table."""
     newest = max(indexes, key=lambda index: index.provenance.date, default=None)
-    sources = [session, newest.provenance if newest else None]
+    sources = [s for s in (session, newest.provenance if newest else None) if s is not None]
+    values = {name: [getattr(source, name) for source in sources] for name in PROVENANCE}
     return EvidenceEnvironment(
-        **{name: _first(sources, name) for name in PROVENANCE},
+        **{name: next((v for v in of if v is not None), None) for name, of in values.items()},
         ncu=newest.ncu if newest else ABSENT,
         ncu_flags=newest.ncu_flags if newest else (),
     )
-
-
-def _first(sources: Iterable[Provenance | None], name: str) -> Any:
-    values = (getattr(source, name) for source in sources if source is not None)
-    return next((value for value in values if value is not None), None)
 
 
 def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
@@ -648,7 +643,13 @@ def judge(
         warnings=(
             *file_warnings(evidence),
             *ladder_warnings(everything, table.evidence),
-            *_warnings_elsewhere(views, ladders[1:]),
+            *(
+                warning
+                for ladder in ladders[1:]
+                for warning in ladder_warnings(
+                    (*ladder.rows, *ladder.references), views[ladder.shape].evidence, ladder.shape
+                )
+            ),
             *choice_warnings(ladders, config.gates, evidence.shape),
             *_other_timings(views, table, rows, ladders),
             *timing_warnings(
@@ -888,13 +889,6 @@ def _other_timings(
             message = f"times or ratios of another run ({file or ABSENT}){suffix(shape)}: {names}"
             every = tuple(variants)
             yield finding("timing.other_file", message, file=file, shape=shape, variants=every)
-
-
-def _warnings_elsewhere(views: Views, ladders: Sequence[ShapeLadder]) -> Iterator[Finding]:
-    """Warnings of the captures at the other shapes at which steps are judged."""
-    for ladder in ladders:
-        rows = (*ladder.rows, *ladder.references)
-        yield from ladder_warnings(rows, views[ladder.shape].evidence, ladder.shape)
 
 
 def _ceilings(profiled: Sequence[VariantEvidence]) -> Peaks | None:

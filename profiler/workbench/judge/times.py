@@ -296,8 +296,8 @@ class AtShape:
 
 @dataclass(frozen=True)
 class AcrossShapes:
-    """``geometric_mean`` and ``worst`` are of the claimed ratios over the fastest reference at
-    each shape; None without any.
+    """``geometric_mean`` is of the claimed ratios over the fastest reference at each shape; None
+    without any.
     """
 
     variant: str
@@ -325,12 +325,6 @@ class AcrossShapes:
             if len(shapes) < len(self.shapes):
                 shapes_by_reference[name] = shapes
         return shapes_by_reference
-
-    @property
-    def worst(self) -> AtShape | None:
-        """The shape at which the variant is worst beside the fastest reference."""
-        compared = [r for r in self.shapes if r.claimed]
-        return min(compared, key=lambda r: r.claimed.ratio if r.claimed else 0, default=None)
 
 
 def geometric_mean(ratios: Iterable[float]) -> float | None:

@@ -34,7 +34,7 @@ def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[Block
         return
     yield variant.origin(result.ladder)
     yield from warned(sentences(result.damaged))
-    yield advice.advised(result.row)
+    yield advice.to_try(result.row.advice, result.row.variant)
 
 
 def _report(result: ReportResult, options: Any) -> Iterator[Block]:
@@ -46,7 +46,7 @@ def _report(result: ReportResult, options: Any) -> Iterator[Block]:
         name = launches.kernel(group.typical, launches.TITLE_WIDTH)
         title = line(code(name), launches.of_all(group, result.groups))
         first = advice.first_look(details.advice, details.hottest)[:1]
-        parts = (*first, *advice.to_try(details.advice))
+        parts = (*first, advice.to_try(details.advice))
         yield Section(f"launch-{group.typical.index}", title, parts)
     if len(result.groups) > len(shown):
         yield left_out("shown", "--kernel NAME chooses others")

@@ -161,7 +161,7 @@ def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[Bloc
         blocks.append(paragraph(limited(row.occupancy_limiters)))
     else:
         blocks.append(paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
-    return [*blocks, *advice.to_try(row.advice)]
+    return [*blocks, advice.to_try(row.advice)]
 
 
 def headline(row: Row, judged: Ablation) -> Text:

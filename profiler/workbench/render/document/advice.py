@@ -11,12 +11,11 @@ from workbench.derive.rooflines import DRAM
 from workbench.judge import advice_rules as ranked
 from workbench.judge.advice_rules import LEAST, Advice, Limit, Spot, resource
 from workbench.judge.findings import sentence
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
 from workbench.render.document.blocks import (
     Block,
     Bullets,
     Field,
-    Paragraph,
     Section,
     Text,
     code,
@@ -36,13 +35,10 @@ NOTHING = f"nothing in the capture promises {percent(LEAST)} of the duration"
 AT_ITS_BANDWIDTH = f"{Stage.MEMORY}.{DRAM}/{Change.FUSE}"
 
 
-def to_try(advice: Sequence[Advice] | None, after: str = "") -> list[Block]:
-    """The list that an output of one variant ends in; ``after`` names one of several."""
+def to_try(advice: Sequence[Advice] | None, after: str = "") -> Section:
+    """The list that an output of one variant ends in; ``after`` names it, or one of several."""
     title = line(TITLE, *((" after ", code(after)) if after else ()))
-    parts = listed(advice)
-    if isinstance(parts[0], Paragraph) and len(parts) == 1:
-        return [paragraph(title, ": ", parts[0].text)]
-    return [paragraph(title, ":"), *parts]
+    return Section("to-try", title, tuple(listed(advice)))
 
 
 def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[Block]:
@@ -123,12 +119,6 @@ def _place(file: str, number: int) -> Text:
 def tried(advice: Advice) -> Text:
     """The steps that made this change to this variant already."""
     return joined([line(code(step.variant), f" {step.verdict.label}") for step in advice.tried])
-
-
-def advised(row: Row) -> Section:
-    """All of it, for ``workbench advise``."""
-    title = line(words(f"{TITLE} after "), code(row.variant))
-    return Section(row.variant, title, tuple(listed(row.advice)))
 
 
 def next_steps(ablation: Ablation) -> tuple[Block, ...]:

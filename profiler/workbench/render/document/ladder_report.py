@@ -54,7 +54,7 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.ladder_view import fitted, sizes_table
+from workbench.render.document.ladder_view import sizes_table
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     SIZES,
@@ -186,7 +186,7 @@ def _fastest(ablation: Ablation) -> Iterator[Block]:
 
 def _ladder(ablation: Ablation) -> list[Block]:
     """The rows of a screen, and the references."""
-    rows, _ = fitted(ablation)
+    rows = ablation.table_rows
     table = ladder_table(ablation, Where.REPORT, rows)
     first, *others, changed = (column.key for column in table.columns)
     shown: list[Block] = [_chart("times", ablation), only(table, [first, changed, *others])]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from workbench.judge.findings import sentences
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
 from workbench.judge.times import AtShape
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import limits, phrases, timings, variant
@@ -15,10 +14,8 @@ from workbench.render.document.blocks import (
     CodeBlock,
     Field,
     field,
-    first_sentence,
     numeric,
     paragraph,
-    plain,
     table,
     warned,
 )
@@ -26,8 +23,7 @@ from workbench.render.document.phrases import shape_name, shape_words
 from workbench.render.numbers import factor, interval, number
 from workbench.words import ABSENT
 
-WIDTH, LINES = 80, 41  # of a screen, less blank lines, what is left out and what to run next
-HEADER = 3  # lines of a table
+MOST_SIZES = 6  # of a screen
 
 
 def whole(judged: Ablation) -> list[Block]:
@@ -42,41 +38,16 @@ def whole(judged: Ablation) -> list[Block]:
 
 
 def screen(judged: Ablation, named: Sequence[str] = ()) -> list[Block]:
-    """A screen of 80 by 45: the answer, the rows, the other sizes, references."""
-    rows, sizes = fitted(judged, named)
+    """The answer, the rows that lead to it and the ``named`` ones, other sizes if they are few, and
+    the references.
+    """
+    rows = judged.rows_with(named)
     above = [paragraph(phrases.answer(judged)), *warned(sentences(judged.damage))]
     below = [_references(judged), *_left(judged, len(judged.rows) - len(rows))]
     table = ladder_table(judged, Where.SCREEN, rows)
+    few = judged.across is not None and len(judged.across.shapes) <= MOST_SIZES
+    sizes = sizes_table(judged) if few else []
     return [*above, table, *sizes, CodeBlock("\n".join(filter(None, below)))]
-
-
-def fitted(judged: Ablation, named: Sequence[str] = ()) -> tuple[list[Row], list[Block]]:
-    """The rows of a ladder in the order of every output, and its outcome at other sizes.
-
-    The rows are the path to the best step, which is last, what failed beside the path, and the
-    ``named`` steps. If a screen has no room for them, two failures are left, then one sentence is
-    about all sizes, then no failures are left.
-    """
-    answer = textwrap.wrap(plain(phrases.answer(judged)), WIDTH)
-    answer += textwrap.wrap("; ".join(sentences(judged.damage)), WIDTH)
-    rows = judged.rows_with(named)
-    sizes = sizes_table(judged)
-    path = {row.variant for row in judged.path or rows} | set(named)
-    beside = [row for row in rows if row.variant not in path]
-    below = HEADER + len(judged.across.shapes) if judged.across and sizes else 0
-
-    def over() -> bool:
-        references = textwrap.wrap(_references(judged), WIDTH)
-        return len(answer) + HEADER + len(rows) + len(references) + below > LINES
-
-    while len(beside) > 2 and over():
-        rows.remove(beside.pop())
-    if sizes and over():
-        across = first_sentence(plain(phrases.across(judged)))
-        sizes, below = [paragraph(across)], len(textwrap.wrap(plain(across), WIDTH))
-    while beside and over():
-        rows.remove(beside.pop())
-    return rows, sizes
 
 
 def _references(judged: Ablation) -> str:

@@ -359,7 +359,7 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Bl
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
         *_compared(names, rows, pair.comparison, changes, source=source),
-        *advice.to_try(rows[1].advice, names[1]),
+        advice.to_try(rows[1].advice, names[1]),
     ]
     title = line(code(names[0]), " → ", code(names[1]))
     return [*comparable(pair.warnings), Section("pair", title, tuple(blocks))]
@@ -371,7 +371,7 @@ def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -
     both = " → ".join(dict.fromkeys((launch.before.kernel, launch.after.kernel)))
     parts = [
         *_compared(names, sides, read.comparison, read.lines, source=source),
-        *advice.to_try(read.after.advice),
+        advice.to_try(read.after.advice),
     ]
     title = f"{both}: launch {launch.before.index} → {launch.after.index}"
     return Section("pair", words(title), tuple(parts))

@@ -459,29 +459,13 @@ def _reason(row: Row, ablation: Ablation) -> Text:
     return words("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
 
 
-def across(ablation: Ablation) -> Text:
-    """All shapes in one number, the shape where it does worst, and which reference is in the number
-    of some shapes alone.
-    """
-    shapes = ablation.across
-    if shapes is None or shapes.geometric_mean is None or shapes.worst is None:
-        return line(f"Against the fastest reference at other shapes: {ABSENT}.")
-    return line(
-        f"Over {len(shapes.ratios)} shapes ",
-        code(shapes.variant),
-        f" is {factor(shapes.geometric_mean)} of the fastest reference in the geometric mean, "
-        f"and {ratio(shapes.worst.claimed)} at its worst, ",
-        code(shapes.worst.shape),
-        ".",
-        *(
-            line(" ", code(name), " was not timed at ", names(list(where)), ".")
-            for name, where in shapes.untimed.items()
-        ),
-    )
-
-
 def warnings(ablation: Ablation) -> tuple[Text, ...]:
-    return (*(words(sentence(found)) for found in ablation.warnings), *stale(ablation))
+    untimed = ablation.across.untimed.items() if ablation.across else ()
+    return (
+        *(words(sentence(warning)) for warning in ablation.warnings),
+        *(line(code(name), " was not timed at ", names(list(at)), ".") for name, at in untimed),
+        *stale(ablation),
+    )
 
 
 def stale(ablation: Ablation) -> Iterator[Text]:
