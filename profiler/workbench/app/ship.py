@@ -200,13 +200,10 @@ def write(
         "title": study.ladder.title or study.name,
         "needs": needed_by([text for file, text in python.items() if file != "study.py"]),
         "reference": (reference.title or reference.name) if reference else "The study's code",
-        "names": [argument for argument, _ in learned.arguments],
         "has_backward": hasattr(study.module, "backward"),
         "compared": next((time.reference for time in shipped.times if time.reference), "reference"),
         "timed": [time.shape for time in shipped.times if time.shape in facts["checked"]],
         "licence": licence,
-        "kernels": kernels,
-        "archs": [arch.rstrip("af") for arch in facts["capabilities"]],
         "units": list(units),
         "flags": [f"-Xptxas={option}" for kernel in kernels[:1] for option in kernel.options],
     }
@@ -237,9 +234,9 @@ def write(
 
 def solution_of(texts: Mapping[str, str], values: Facts) -> Solution:
     """The package as a Python solution of FlashInfer-Bench, whose CUDA C++ TVM FFI compiles."""
-    facts, kernels, inside = values["facts"], values["kernels"], values["facts"]["package"]
+    facts, inside = values["facts"], values["facts"]["package"]
     template = {"main.py": "main.py.j2"}
-    if kernels:
+    if facts["kernels"]:
         template |= {f"{inside}/_ops.py": "_ops.py.j2", f"{inside}/cuda/binding.cu": "binding.cu"}
     sources = {f"{inside}/_ops.py": texts["_ops.py"]}
     for root, place in (("cuda/", f"{inside}/cuda/"), (f"torch-ext/{inside}/", f"{inside}/")):
@@ -254,7 +251,7 @@ def solution_of(texts: Mapping[str, str], values: Facts) -> Solution:
         spec=BuildSpec(
             entry_point="main.py::run",
             language="triton" if "triton" in values["needs"] else "python",
-            binding="tvm-ffi" if kernels else None,
+            binding="tvm-ffi" if facts["kernels"] else None,
             destination_passing_style=False,
             target_hardware=(values["shipped"].environment.gpu,),
             dependencies=tuple(values["needs"]),
