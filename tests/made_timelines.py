@@ -13,8 +13,10 @@ TICK = 32
 Block = tuple[int, Sequence[tuple[int, int]]]  # an SM, and start and end of each warp in ticks
 
 
-def trace(*launches: tuple[str, Sequence[Block]]) -> dict[str, object]:
-    """The whole file. The last block comes first, as in real ones."""
+def trace(*launches: tuple[str, Sequence[Block]], graph: int = 1) -> dict[str, object]:
+    """The whole file, of which so many of the last launches are a ``graph``'s. The last block comes
+    first, as in real ones.
+    """
     table: list[dict[str, object]] = []
     every = []
     for name, blocks in launches:
@@ -27,8 +29,8 @@ def trace(*launches: tuple[str, Sequence[Block]]) -> dict[str, object]:
         size = {"gridDimX": len(blocks), "blockDimX": 32 * len(blocks[0][1])}
         ones = dict.fromkeys(("gridDimY", "gridDimZ", "blockDimY", "blockDimZ"), 1)
         every.append({"kernelName": name, **size, **ones, "gridId": 1, "warpLifetimes": warps})
-    graphs = {"graph_exec_2:0": every[-1:]}  # the last one is a graph's
-    return {"launches": every[:-1], "graphLaunches": graphs, "locationTable": table}
+    graphs = {"graph_exec_2:0": every[-graph:]}
+    return {"launches": every[:-graph], "graphLaunches": graphs, "locationTable": table}
 
 
 def written(path: Path, *launches: tuple[str, Sequence[Block]]) -> Path:
@@ -36,11 +38,11 @@ def written(path: Path, *launches: tuple[str, Sequence[Block]]) -> Path:
     return path
 
 
-def call(folder: Path, *launches: Sequence[Block], in_graph: bool = True) -> CallTimeline:
-    """Launches of one call, read through a file."""
+def call(folder: Path, *launches: Sequence[Block]) -> CallTimeline:
+    """Launches of one call, all of a graph, read through a file."""
     named = [(f"kernel{number}", blocks) for number, blocks in enumerate(launches)]
-    written(folder / "a.trace.json", *named)
-    return call_timeline(iket.call_in(folder, ""), in_graph=in_graph)
+    (folder / "a.trace.json").write_text(json.dumps(trace(*named, graph=len(named))))
+    return call_timeline(iket.call_in(folder, ""))
 
 
 def even(

@@ -469,7 +469,7 @@ class _EvidenceReader:
             tables_only=bool(capture and entry.current and not self.kept[entry.current.report]),
             front_ends=common.front_ends,
             unseen=self._unseen(name) if shape not in study.derived else None,
-            timeline=call_timeline(traced.launches, in_graph=traced.in_graph) if traced else None,
+            timeline=call_timeline(traced.launches) if traced else None,
         )
 
     def _common(self, name: str) -> _Common:

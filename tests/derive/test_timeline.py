@@ -28,7 +28,7 @@ from workbench.render.chart.sm_rows import timeline_chart
 from workbench.render.perfetto import perfetto
 from workbench.run import iket, machine
 from workbench.run.process import WorkerEnd
-from workbench.run.protocol import DeviceFound, Done, Event, Traced, VariantsJob
+from workbench.run.protocol import DeviceFound, Done, Event, Start, VariantsJob
 from workbench.study.sources import Fingerprints
 from workbench.words import Change, Phase
 from workspaces import GOOD, ROOT, copy_of_fixture, make
@@ -87,13 +87,15 @@ def test_even_kernels_have_no_fault(tmp_path: Path) -> None:
     overlapped = call(tmp_path, even(), even(after=350))
     assert overlapped.between_us == 0
     assert faults(overlapped) == ()
-    assert faults(call(tmp_path, even(), even(after=450), in_graph=False)) == ()
+    named = [("a", even()), ("b", even(after=450)), ("c", even(after=860))]
+    written(tmp_path / "a.trace.json", *named)  # not all are a graph's
+    assert faults(call_timeline(iket.call_in(tmp_path, ""))) == ()
 
 
 def recorded(name: str) -> CallTimeline:
     """What an H200 recorded."""
     file = store.read_record(ROOT / f"tests/recorded/timelines/{name}.json.zst", Timeline)
-    return call_timeline(file.launches, in_graph=file.in_graph)
+    return call_timeline(file.launches)
 
 
 def test_real_traces_show_what_was_planted_and_what_docs_say(capsys: Capsys) -> None:
@@ -169,7 +171,7 @@ def test_evidence_is_small_and_refused_where_its_columns_differ(tmp_path: Path) 
     blocks = [(n % 132, lives(60 * (n // 132))) for n in range(1024)]
     launch = call(tmp_path, blocks).launches[0].launch
     record = Timeline(
-        variant="v", shape="s", fingerprint="f", iket="4.8.1", in_graph=True,
+        variant="v", shape="s", fingerprint="f", iket="4.8.1",
         provenance=Provenance(date="2026-01-01T00:00:00Z"), launches=(launch,),
     )  # fmt: skip
     path = tmp_path / "t.json.zst"
@@ -267,8 +269,8 @@ class Traces:
         self.variant = variant
 
     def watch(self, limit: float, on_event: Any) -> WorkerEnd:
-        traced = Traced(variant=self.variant, in_graph=True)
-        events: list[Event] = [DeviceFound(environment=ENVIRONMENT), traced, Done()]
+        start = Start(variant=self.variant, phase=Phase.TRACE)
+        events: list[Event] = [DeviceFound(environment=ENVIRONMENT), start, Done()]
         for event in events:
             on_event(event)
         return WorkerEnd(events=events, returncode=0)
@@ -282,12 +284,12 @@ def test_variants_are_traced_with_their_parents_once(
     monkeypatch.chdir(tmp_path)
     Tracing(monkeypatch, lambda run: 10.0)
     notes = both_of(capsys, "profile", "fix", "--timeline", project=root).err
-    assert "traced fix" in notes
-    assert "traced baseline" in notes
+    assert "tracing fix" in notes
+    assert "tracing baseline" in notes
     assert "fix.trace.json.gz: fix for ui.perfetto.dev" in notes
     files = sorted(path.name for path in root.rglob("timelines/*"))
     assert files == ["baseline.json.zst", "fix.json.zst"]
-    assert "traced" not in both_of(capsys, "profile", "fix", "--timeline", project=root).err
+    assert "tracing" not in both_of(capsys, "profile", "fix", "--timeline", project=root).err
     monkeypatch.setattr(iket, "find_spec", lambda name: None)
     assert "a timeline needs" in error_of(
         capsys, "profile", "fix", "--timeline", "--fresh", project=root, code=3
@@ -305,7 +307,7 @@ def test_a_recorded_timeline_stands_in_profile_advice_and_report(
     prints = Fingerprints(target.study)
     for name, blocks in ((parent, even()), ("fused", SLOW)):
         record = Timeline(
-            variant=name, shape=target.shape, iket="4.8.1", in_graph=True,
+            variant=name, shape=target.shape, iket="4.8.1",
             fingerprint=prints.at_shape(name, target.study.shapes[target.shape].parameters),
             provenance=Provenance(date="2026-01-01T00:00:00Z"),
             launches=tuple(one.launch for one in call(tmp_path, blocks).launches),

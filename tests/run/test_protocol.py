@@ -51,7 +51,6 @@ from workbench.run.protocol import (
     ShippedKernel,
     Start,
     TimedSession,
-    Traced,
     VariantsJob,
     Witnessed,
     decode,
@@ -97,7 +96,6 @@ EVERY: list[Event] = [
     Witnessed(witness=Witness(variant="fix1", anchor="torch", microseconds=1.5, audits=9)),
     SessionsDone(sessions=5),
     Captured(variant="fix1"),
-    Traced(variant="fix1", in_graph=True),
     Failed(variant="fix1", phase=Phase.TIME, error=ERROR),
     Learned(
         inputs={"x": "float32[4]"},

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from pathlib import Path
 
@@ -285,9 +286,9 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
         raise EnvironmentLacks(why, hint="run this command where there is one")
     tell(f"tracing the warps of {shown(command)}")
     with temporary_folder() as folder:
-        output, waiting = folder / iket.OUTPUT, "the program is traced"
+        output = folder / iket.OUTPUT
         traced = [*iket.command(str(output)), *command]
-        end = run_program(traced, folder, tell, echo=False, waiting=waiting)
+        end = run_program(traced, folder, lambda _: tell("the program is traced"), echo=False)
         for line in end.output.splitlines():
             if not line.startswith(iket.SAYS):
                 tell(line)
@@ -297,15 +298,19 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
             hint = f"does it run without iket? {shown(command)}"
             raise ToolFailed(f"{shown(command)} {failed}", hint=hint)
         launches = iket.last_of_each(output, ncu.quoted(end.output), kernel, TRACED)
-    kernels = call_timeline(launches, in_graph=False)
     alone = [structs.replace(launch, begin=0) for launch in launches]
-    sides = {launch.kernel: call_timeline([launch], in_graph=False) for launch in alone}
+    sides = {launch.kernel: call_timeline([launch]) for launch in alone}
+    wrong = sorted(chain(*map(faults, sides.values())), key=lambda fault: -fault.share)
     chart = timeline_chart("timeline", f"{shown(command)}; µs while traced", sides)
-    trace = write_trace(Path(subject(command).stem), kernels)
+    trace = write_trace(Path(subject(command).stem), call_timeline(launches))
     path = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.svg")
     write_bytes(path, chart.svg().encode())
-    wrong = tuple(fault.why for fault in faults(kernels))
-    return TracedProgram(tuple(command), (trace, path), kernels.launches, wrong)
+    return TracedProgram(
+        program=tuple(command),
+        files=(trace, path),
+        timeline=tuple(one for call in sides.values() for one in call.launches),
+        faults=tuple(fault.why for fault in wrong),
+    )
 
 
 def write_trace(stem: Path, call: CallTimeline) -> Path:

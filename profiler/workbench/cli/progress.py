@@ -16,7 +16,6 @@ from workbench.run.protocol import (
     Round,
     Start,
     TimedSession,
-    Traced,
 )
 from workbench.words import CheckResult, Phase
 
@@ -78,7 +77,7 @@ class Progress:
         match event:
             case Start():
                 doing = "compiling" if event.compiling else VERBS[event.phase]
-                self.live(f"{doing} {event.variant}")
+                (self.line if event.phase == Phase.TRACE else self.live)(f"{doing} {event.variant}")
             case Built() if event.kernels:
                 warned = f", {_many(len(event.warnings), 'warning')}" if event.warnings else ""
                 self.line(f"built {event.variant} for {event.arch}: {_used(event)}{warned}")
@@ -92,8 +91,6 @@ class Progress:
                 self.captured.add(event.variant)
                 done = f"{len(self.captured)} of {self.captures}"
                 self.line(f"profiled {event.variant} ({done})")
-            case Traced():
-                self.line(f"traced {event.variant}")
             case Failed():
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end

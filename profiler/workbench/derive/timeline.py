@@ -131,20 +131,19 @@ def _roles(launch: TracedLaunch) -> Iterator[WarpRole]:
 
 @dataclass(frozen=True)
 class CallTimeline:
-    """The launches of one call; ``in_graph``: the host did not hold them up. Where each starts when
-    those before have ended, no warp runs for ``between_us``.
+    """The launches of one call. Where each starts when those before have ended, no warp runs for
+    ``between_us``; 0 where the host may have held them up.
     """
 
     launches: tuple[LaunchTimeline, ...]
-    in_graph: bool
     span_us: float
     between_us: float
 
 
-def call_timeline(launches: Sequence[TracedLaunch], *, in_graph: bool) -> CallTimeline:
+def call_timeline(launches: Sequence[TracedLaunch]) -> CallTimeline:
     every = tuple(map(launch_timeline, launches))
     starts = [one.launch.begin * one.launch.tick_ns / 1000 for one in every]
     ends = [start + one.span_us for start, one in zip(starts, every, strict=True)]
     gaps = [start - end for start, end in zip(starts[1:], ends, strict=False)]
-    between = sum(gaps) if all(gap >= 0 for gap in gaps) else 0.0
-    return CallTimeline(every, in_graph, max(ends), between)
+    waits = all(gap >= 0 for gap in gaps) and all(launch.in_graph for launch in launches)
+    return CallTimeline(every, max(ends), sum(gaps) if waits else 0.0)

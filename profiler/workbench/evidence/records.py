@@ -196,13 +196,13 @@ class TracedLaunch(Record, frozen=True, kw_only=True, omit_defaults=True):
     after the first one of its call, and a block's start is after that of the launch.
 
     Every ``stride``-th block has its ``warps`` in ``warp_starts``, after the start of the block,
-    and ``warp_lives``, block by block.
+    and ``warp_lives``, block by block. ``in_graph``: a CUDA graph's, which the host does not hold
+    up.
     """
 
     kernel: str
-    grid: tuple[Count, Count, Count]
-    block: tuple[Count, Count, Count]
     warps: Count
+    in_graph: bool
     tick_ns: Annotated[int, msgspec.Meta(gt=0, le=10**9)]
     begin: Count
     sms: Ticks
@@ -222,14 +222,12 @@ class TracedLaunch(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Timeline(Record, frozen=True, kw_only=True):
     """``<shape>/timelines/<variant>.json.zst``: when the warps of one call ran, launch by launch,
     in a run of its own that nothing was timed in. ``iket`` is the version of what recorded it.
-    ``in_graph``: the call was a CUDA graph's, so that the host did not hold its launches up.
     """
 
     variant: str
     shape: str
     fingerprint: str
     iket: str
-    in_graph: bool
     provenance: Provenance
     launches: tuple[TracedLaunch, ...]
 

@@ -30,12 +30,10 @@ class Fault:
 
 
 def faults(call: CallTimeline) -> tuple[Fault, ...]:
-    """Name the faults of a call, the one that costs most first. Gaps between launches count where
-    the call was a graph's: else they are the host's.
-    """
+    """Name the faults of a call, the one that costs most first."""
     every = [fault for launch in call.launches for fault in _faults(launch)]
     share, count = call.between_us / call.span_us, len(call.launches)
-    if call.in_graph and share >= BETWEEN:
+    if share >= BETWEEN:
         message = (
             f"each of {count} launches starts when the one before has ended, and no warp runs for "
             f"{call.between_us:.3g} µs, {percent(share)} of the call"

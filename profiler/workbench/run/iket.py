@@ -70,6 +70,7 @@ class _Launch(msgspec.Struct, rename="camel"):
     block_dim_y: int
     block_dim_z: int
     warp_lifetimes: list[_Warp]
+    in_graph: bool = False
 
     @property
     def start(self) -> int:
@@ -121,7 +122,10 @@ def _read(output: Path, said: str) -> tuple[list[_Launch], Sequence[_Place]]:
     except msgspec.DecodeError as error:
         hint = f"{PACKAGE} 4.8.1 is known to work; here is {package_version(PACKAGE) or 'another'}"
         raise ToolFailed(f"iket's trace cannot be read: {error}", hint=hint) from None
-    every = chain(trace.launches, *trace.graph_launches.values())
+    in_graphs = list(chain(*trace.graph_launches.values()))
+    for launch in in_graphs:
+        launch.in_graph = True
+    every = [*trace.launches, *in_graphs]
     launches = sorted((one for one in every if one.warp_lifetimes), key=lambda one: one.start)
     return launches, trace.location_table
 
@@ -136,9 +140,9 @@ def _records(launches: Sequence[_Launch], places: Sequence[_Place]) -> tuple[Tra
 
 
 def _record(launch: _Launch, places: Sequence[_Place], first: int, tick: int) -> TracedLaunch:
-    grid = (launch.grid_dim_x, launch.grid_dim_y, launch.grid_dim_z)
-    block = (launch.block_dim_x, launch.block_dim_y, launch.block_dim_z)
-    warps, blocks, begin = -(-math.prod(block) // LANES), math.prod(grid), launch.start
+    threads = launch.block_dim_x * launch.block_dim_y * launch.block_dim_z
+    wide, high = launch.grid_dim_x, launch.grid_dim_y
+    warps, blocks, begin = -(-threads // LANES), wide * high * launch.grid_dim_z, launch.start
     smaller, name = "choose a smaller shape", launch.kernel_name
     if blocks > bounds.TIMELINE_BLOCKS:
         why = f"{name} has {blocks:,} blocks; a timeline keeps {bounds.TIMELINE_BLOCKS:,}"
@@ -148,7 +152,7 @@ def _record(launch: _Launch, places: Sequence[_Place], first: int, tick: int) ->
         place = places[warp.loc_idx]
         x, y, z = place.cta_id
         start, end = (warp.start_ts - begin) // tick, (warp.end_ts - begin) // tick
-        rows[(x + grid[0] * (y + grid[1] * z)) * warps + place.warp_id] = start, end, place.sm_id
+        rows[(x + wide * (y + high * z)) * warps + place.warp_id] = start, end, place.sm_id
     if rows.keys() != set(range(blocks * warps)):
         why = f"iket recorded {len(rows):,} of {blocks * warps:,} warps of {name}"
         raise ToolFailed(why, hint=f"{smaller}: its buffer may be full")
@@ -162,9 +166,8 @@ def _record(launch: _Launch, places: Sequence[_Place], first: int, tick: int) ->
     ]
     return TracedLaunch(
         kernel=lasting_kernel(name),
-        grid=grid,
-        block=block,
         warps=warps,
+        in_graph=launch.in_graph,
         tick_ns=tick,
         begin=(begin - first) // tick,
         sms=tuple(group[0][2] for group in groups),

@@ -48,7 +48,6 @@ from workbench.run.protocol import (
     SessionsJob,
     Start,
     TimedSession,
-    Traced,
     VariantsJob,
     Witnessed,
     write_calls,
@@ -527,6 +526,5 @@ class Measurement:
             if outcome.interrupted:
                 return
             if self.events.blame(outcome) is None and name not in self.result.out:
-                (traced,) = outcome.of(Traced)
                 launches = iket.call_in(folder / iket.OUTPUT, ncu.quoted(outcome.log))
-                self.recorder.timeline(name, launches, in_graph=traced.in_graph)
+                self.recorder.timeline(name, launches)

@@ -236,13 +236,6 @@ class Captured(_Event, frozen=True, kw_only=True, tag="captured"):
     variant: str
 
 
-class Traced(_Event, frozen=True, kw_only=True, tag="traced"):
-    """``in_graph``: the call was a CUDA graph's, so that its launches follow as they are timed."""
-
-    variant: str
-    in_graph: bool
-
-
 class Failed(_Event, frozen=True, kw_only=True, tag="failed"):
     """A variant is out; the others go on."""
 
@@ -359,7 +352,6 @@ Event = (
     | Witnessed
     | SessionsDone
     | Captured
-    | Traced
     | Failed
     | Learned
     | Packable

@@ -345,13 +345,12 @@ class Recorder:
         ]
         write_captures(self.folder, name, data, indexes)
 
-    def timeline(self, variant: str, launches: tuple[TracedLaunch, ...], *, in_graph: bool) -> None:
+    def timeline(self, variant: str, launches: tuple[TracedLaunch, ...]) -> None:
         record = Timeline(
             variant=variant,
             shape=self.shape,
             fingerprint=self._prints[variant, self.shape],
             iket=package_version(iket.PACKAGE),
-            in_graph=in_graph,
             provenance=provenance(self.environment),
             launches=launches,
         )

@@ -35,16 +35,10 @@ class ProgramEnd:
 
 
 def run_program(
-    command: Sequence[str],
-    folder: Path,
-    tell: Callable[[str], None],
-    *,
-    echo: bool,
-    waiting: str = "",
+    command: Sequence[str], folder: Path, tell: Callable[[str], None], *, echo: bool
 ) -> ProgramEnd:
     """Run a command of ncu whose log is NCU_LOG in ``folder``. ``echo`` passes the program's output
-    to stderr. Ctrl-C reaches both as in a terminal: ncu then writes what it has. ``waiting`` is
-    said from time to time of a tool without a log.
+    to stderr. Ctrl-C reaches both as in a terminal: ncu then writes what it has.
     """
     with suppress(OSError, ValueError):
         os.lseek(0, 0, os.SEEK_SET)  # a file as its input is read anew by each run
@@ -79,7 +73,7 @@ def run_program(
             if time.monotonic() - told > TELL_SECONDS:
                 told = time.monotonic()
                 count = f"{launches:,} launches so far" if launches else "no kernel so far"
-                tell(waiting or (WAITING if told - changed > QUIET_SECONDS else count))
+                tell(WAITING if told - changed > QUIET_SECONDS else count)
     except KeyboardInterrupt:
         interrupted = True
         with suppress(ProcessLookupError):

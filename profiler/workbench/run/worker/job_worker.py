@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +31,6 @@ from workbench.run.protocol import (
     Checked,
     DeviceFound,
     Start,
-    Traced,
     VariantsJob,
     read_calls,
 )
@@ -112,11 +111,11 @@ class JobWorker:
             from workbench.run.worker.device import environment
 
             self.journal.write(DeviceFound(environment=environment()))
-        phases = {
+        phases: dict[Phase, Callable[[str], None]] = {
             Phase.BUILD: self.build,
             Phase.CHECK: self.check,
             Phase.CAPTURE: self.capture,
-            Phase.TRACE: self.trace,
+            Phase.TRACE: partial(self.capture, traced=True),
         }
         for phase, work in phases.items():
             # A capture compiles what it calls; a check on the CPU builds nothing ahead of it.
@@ -313,31 +312,11 @@ class JobWorker:
         asked = getattr(self.study, "contiguous", False) and name not in self.job.references
         return in_order(run) if asked else run
 
-    def capture(self, name: str) -> None:
-        """Call the variant once inside of its NVTX range."""
-        import torch
-
-        with self.warm(name) as call:
-            torch.cuda.nvtx.range_push(self.job.ranges[name])
-            call()
-            torch.cuda.synchronize()
-            torch.cuda.nvtx.range_pop()
-        self.journal.write(Captured(variant=name))
-
-    def trace(self, name: str) -> None:
-        """Call the variant once, as the last thing that this process launches."""
-        import torch
-
-        with self.warm(name, in_graph=True) as call:
-            call()
-            torch.cuda.synchronize()
-        self.journal.write(Traced(variant=name, in_graph=not isinstance(call, partial)))
-
-    @contextmanager
-    def warm(self, name: str, *, in_graph: bool = False) -> Iterator[Callable[[], Any]]:
-        """A call, after calls in which compilers and autotuners work; ``in_graph`` the replay of a
-        graph if one can capture it. A variant that chooses its kernels is loaded again, a few
-        times, until it launches what was timed.
+    def capture(self, name: str, *, traced: bool = False) -> None:
+        """Call the variant once inside of its NVTX range, after calls outside of it, in which
+        compilers and autotuners work. A variant that chooses its kernels is loaded again, a few
+        times, until it launches what was timed. ``traced``: the last call is the replay of a graph,
+        if one can capture it.
 
         A neighbour has just written the inputs, as in the chained regime.
         """
@@ -360,14 +339,19 @@ class JobWorker:
             call = graphs.as_timed(
                 lambda: partial(self.load(name), **inputs), ways, neighbours.gpu.side
             )
-            if in_graph:
+            if traced:
                 with suppress(Exception):  # it is called all the same
                     call = graphs.captured(call, neighbours.gpu.side).replay
                 for _ in range(TRACED_AFTER):
                     call()
             neighbours.write(table, 1)
             torch.cuda.synchronize()
-            yield call
+            torch.cuda.nvtx.range_push(self.job.ranges[name])
+            call()
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
+        if not traced:
+            self.journal.write(Captured(variant=name))
 
 
 TRACED_AFTER = 3  # calls: the clocks have risen
