@@ -67,7 +67,7 @@ def environment(folder: Path, kind: str, version: str) -> Path:
     (packages,) = root.glob("lib/python3*/site-packages")
     ours = [entry for entry in sys.path if entry.endswith("site-packages")]
     (packages / "base.pth").write_text("\n".join(ours))
-    wanted = [f"nvidia-cuda-nvrtc=={version}"]
+    wanted = [f"{'nvidia-cuda-nvrtc' if kind == 'nvrtc' else kind}=={version}"]
     if kind == "nvcc":
         minor = ".".join(version.split(".")[:2])
         wanted = [
