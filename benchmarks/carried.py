@@ -133,7 +133,7 @@ def timed(
     sessions: int,
 ) -> Iterator[dict[str, Any]]:
     """A row for each variant and the reference. After Ctrl-C, of the sessions that ended."""
-    study, executor = workspace.study(study_name), Local("gate", Shown())
+    study, executor = workspace.study(study_name), Local(Shown())
     timing = structs.replace(
         workspace.config.timing, sessions=sessions, max_sessions=sessions, instances=2, rounds=4,
         referee=False,
@@ -149,14 +149,7 @@ def timed(
     gpu = executor.gpu
     assert gpu is not None, "this machine cannot measure"
     tasks = [
-        Task(
-            workspace,
-            study,
-            config,
-            EvidenceFolder(out / each.name / gpu.slug),
-            plan,
-            toolchain=each,
-        )
+        Task(study, config, EvidenceFolder(out / each.name / gpu.slug), plan, toolchain=each)
         for each in pair
     ]
     try:
