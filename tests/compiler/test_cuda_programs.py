@@ -73,7 +73,8 @@ def test_a_program_compiles_as_it_is(file: str, kernel: str, compiler: str) -> N
 
 @needs_nvrtc
 @pytest.mark.parametrize(
-    ("file", "kernel"), [("summed.cu", "::summed"), ("halves.cu", "::widened")]
+    ("file", "kernel"),
+    [("summed.cu", "::summed"), ("halves.cu", "::widened"), ("of_torch.cu", "twice<half>")],
 )
 def test_headers_of_cuda_are_found(file: str, kernel: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(nvcc, "find", lambda: "")

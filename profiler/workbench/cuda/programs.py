@@ -244,7 +244,12 @@ _CUB = (
     *(f"cub/block/block_{part}.cuh" for part in ("load", "store", "reduce", "scan", "radix_sort")),
     *(f"cub/warp/warp_{part}.cuh" for part in ("reduce", "scan")),
 )
-_HALVES = ("cuda_fp16.h", "cuda_bf16.h")  # which cuBLAS's headers bring along
+_HALVES = ("cuda_fp16.h", "cuda_bf16.h")  # which these headers bring along
+_WITH_HALVES = ("cublas", "torch/", "ATen/", "c10/")
+_TORCHS_HALVES = (
+    "namespace c10 { using Half = __half; using BFloat16 = __nv_bfloat16; }\n"
+    "namespace at { using c10::Half; using c10::BFloat16; }\n"
+)
 PRELUDE = "prelude.cuh"  # what nvcc gives every source, and NVRTC does not
 HINT = (
     "CPATH=FOLDER names a folder of headers, such as CUTLASS's include; with nvcc and a host "
@@ -264,14 +269,14 @@ class CompileError(ToolFailed):
 
 def for_nvrtc(text: str, name: str) -> str:
     """Return the device code of ``name``, with what nvcc gives every source and NVRTC not."""
-    wanted: list[str] = []
+    wanted, left_out = list[str](), list[str]()
 
     def included(match: re.Match[str]) -> str:
         header = match[1]
         if header == "cub/cub.cuh":
             wanted.extend(_CUB)
-        elif header.startswith("cublas"):
-            wanted.extend(_HALVES)
+        elif header.startswith(_WITH_HALVES):
+            left_out.append(header)
         elif header in _STANDARD:
             wanted.append(f"cuda/std/{_STANDARD[header]}")
         elif not _HOST_HEADERS.fullmatch(header):
@@ -279,7 +284,7 @@ def for_nvrtc(text: str, name: str) -> str:
         return ""
 
     text = _INCLUDE.sub(included, text)
-    headers = _if_there(wanted)
+    headers = _if_there(wanted) + _halves_of(left_out)
     prelude = Path(__file__).with_name(PRELUDE).read_text(encoding="utf-8")
     return f'{headers}{prelude}#line 1 "{name}"\n{without_host_code(text)}'
 
@@ -288,6 +293,15 @@ def _if_there(headers: Iterable[str]) -> str:
     return "".join(
         f"#if __has_include(<{one}>)\n#include <{one}>\n#endif\n" for one in dict.fromkeys(headers)
     )
+
+
+def _halves_of(headers: Iterable[str]) -> str:
+    """Return what device code uses of headers that are left out: half and bfloat16, with torch's
+    names for them.
+    """
+    of_torch = [header.startswith(_WITH_HALVES[1:]) for header in headers]
+    them = _if_there(_HALVES)
+    return them + _TORCHS_HALVES if any(of_torch) else them if of_torch else ""
 
 
 def without_host_code(text: str) -> str:
@@ -310,11 +324,8 @@ def compiled(text: str, compiler: Callable[[str], T]) -> tuple[T, list[str]]:
             missing = [header for pair in _MISSING.findall(error.log) for header in pair if header]
             left_out += missing
             less = without_host_code(_without_headers(text, missing))
-            if (
-                any(header.startswith("cublas") for header in missing)
-                and _if_there(_HALVES) not in less
-            ):
-                less = _if_there(_HALVES) + less
+            halves = _halves_of(h for h in missing if h.startswith(_WITH_HALVES))
+            less = less if halves in less else halves + less
             if less == text:
                 less = _without_culprits(text, error.log)
             if less == text:
