@@ -901,11 +901,32 @@ def test_overloads_are_listed(tmp_path: Path) -> None:
     assert problem(path, launch="over<<<1, 32>>>(x, o)", **asked).name == "over"
 
 
-def test_a_kernel_of_python_has_the_lines_that_launch_it(tmp_path: Path) -> None:
-    path = file(tmp_path, "from numba import cuda\n@cuda.jit\ndef k(x, out):\n    out[0] = x[0]\n")
+@pytest.mark.parametrize(
+    ("mark", "lines"),
+    [
+        ("cuda.jit", ("def run(x):", "k[grid, block](a, b, c)")),
+        ("triton.jit", ("def run(x):", "k[(blocks,)](a, b, c)")),
+        ("ct.kernel", ("def run(x):", "ct.launch(torch.cuda.current_stream(), (blocks,), k, (a")),
+        (
+            "wp.kernel",
+            (
+                "wp.init()",
+                "def run(a, b):",
+                "c = torch.empty_like(a)",
+                "dim=c.numel()",
+                "_torch(b)",
+            ),
+        ),
+        ("cute.jit", ("def run(a, b):", "k(from_dlpack(a), from_dlpack(b), from_dlpack(c))")),
+        ("tilelang.jit(out_idx=[-1])", ("kernel = k(a, b, c)", "out = kernel(x)")),
+    ],
+)
+def test_a_kernel_of_python_has_the_lines_that_launch_it(
+    mark: str, lines: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = file(tmp_path, f"@{mark}\ndef k(a, b, c):\n    c[0] = a[0]\n")
     error = complaint(lambda: problem(f"{path}:k"))
-    assert "k[grid, block](x, out)" in error.hint
-    assert "try mine.py:run" in error.hint
+    assert all(line in error.hint for line in ("try mine.py:run", *lines))
 
 
 @pytest.mark.parametrize("indent", ["", "    "])
@@ -976,9 +997,9 @@ def test_launches_are_read_in_both_ways() -> None:
     one = read_launch("k[(cdiv(n, 256), 2), (32, 8), 4 * n](x, out, n - 1)", names)
     other = read_launch("k<<<(cdiv(n, 256), 2), (32, 8), 4 * n>>>(x, out, n - 1)", names)
     assert one == other
-    assert one.extents == "(cdiv(n, 256), 2), (32, 8), 4 * n"
-    assert one.arguments == ("x", "out", "n - 1")
-    assert read_launch("k<float, 4><<<1, 32>>>(x)", names).kernel == "k<float, 4>"
+    assert one == ("k", "(cdiv(n, 256), 2), (32, 8), 4 * n", ["x", "out", "n - 1"])
+    assert read_launch("k<float, 4><<<1, 32>>>(x)", names)[0] == "k<float, 4>"
+    assert read_launch("k<float, 4>[x.shape[0], 32](x)", names)[1] == "x.shape[0], 32"
     assert read_output("out=empty(x.shape[0], n // 2, dtype=float16)", names)[1] == (
         "torch.empty(x.shape[0], n // 2, dtype=torch.float16, device='cuda')"
     )
@@ -1156,6 +1177,7 @@ def above(x):
         ("Twice", ("k=2", "x=randn(8)"), "torch.mul(x, 2)"),
         ("Twice.apply", ("x=randn(8)", "k=2"), ""),
         ("above", ("x=randn(64)",), "torch.gt(x, 0)"),
+        ("Scaled", ("x=randn(4,8)", "width=8"), "compile"),
     ],
 )
 def test_classes_are_called_as_functions_are(
@@ -1164,7 +1186,9 @@ def test_classes_are_called_as_functions_are(
     versus: str,
     tmp_path: Path,
     tried: Callable[[Problem], Learned],
+    monkeypatch: Patch,
 ) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function: function)
     path = file(tmp_path, CLASSES)
     assert tried(problem(f"{path}:{name}", inputs=inputs, versus=versus)).failures == {}
 

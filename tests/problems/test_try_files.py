@@ -676,7 +676,7 @@ SCRIPT = """import triton_like as testing
 
 
 def twice(x):
-    return x * 2
+    return x * BY
 
 
 @testing.perf_report(["sizes"])
@@ -700,13 +700,28 @@ with torch.profiler.profile() as prof:
     raise SystemExit("a profiler")
 prof.export_chrome_trace("trace.json")
 print(prof.key_averages())
+size = argparse.ArgumentParser()
+size.add_argument("--by", type=int, required=True)
+BY = size.parse_args().by
+unittest.main()
+sys.exit(0)
 """
 
 
 def test_a_script_is_loaded_without_its_tests_and_benchmarks(tmp_path: Path, tried: Any) -> None:
     file(tmp_path, "def perf_report(sizes):\n    return lambda f: f\n", "triton_like.py")
-    found = problem(f"{file(tmp_path, SCRIPT)}:twice", inputs=("x=randn(4)",))
-    assert tried(found).errors["baseline"] == (0.0, 0.0)
+    path = file(tmp_path, f"import argparse, sys, unittest\n{SCRIPT}")
+    asked: Any = {"inputs": ("x=randn(4)",), "arguments": ("--by", "2"), "versus": "torch.add(x,x)"}
+    assert tried(problem(f"{path}:twice", **asked)).errors["baseline"] == (0.0, 0.0)
+    with pytest.raises(UsageError, match="-- ARGUMENTS says nothing to a CUDA source"):
+        problem(file(tmp_path, "", "a.cu"), arguments=("--by", "2"))
+
+
+def test_a_script_that_runs_for_minutes_is_stopped(tmp_path: Path, monkeypatch: Patch) -> None:
+    path = file(tmp_path, "import time\nwhile True:\n    time.sleep(0.01)\n")
+    monkeypatch.setattr("workbench.problems.given.LOADING_SECONDS", 0.05)
+    with pytest.raises(GateFailed, match=r"mine\.py:6 fails .*: it takes longer than 0\.05 s"):
+        File(str(tmp_path / "study.py"), path.name).f(X)
 
 
 def test_what_cannot_be_timed_is_not_called_wrong(monkeypatch: Patch) -> None:

@@ -220,6 +220,7 @@ class AttemptOptions:
     solution: Path | None = None
     workload: Path | None = None
     range: str = ""
+    arguments: Sequence[str] = ()
     shape: str | None = None
     keep: str = ""
     project: Path | None = None
@@ -237,7 +238,7 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     """
     path, function = split(str(source))
     named = {name: getattr(asked, name) for name in (*detect.OPTIONS, "versus")}
-    named |= {"inputs": tuple(asked.inputs), "outputs": tuple(asked.outputs)}
+    named = {n: tuple(value) if isinstance(value, list) else value for n, value in named.items()}
     there = executor.at_once
     request = Request(as_script(path), function, name=asked.keep, elsewhere=there, **named)
     destination = require_free(asked.keep, asked.project) if asked.keep else None

@@ -191,6 +191,9 @@ class TryOptions(Briefed):
     """
 
     source: str = argument("FILE[:FUNCTION]", "File, and its function.")
+    arguments: list[str] | None = argument(
+        "[-- ARGUMENTS]", "What a script reads of sys.argv while it is imported.", default=None
+    )
     inputs: list[str] | None = option(
         "--input", "Argument: x=randn(4096,8192), n=8; repeatable.", "X=.."
     )

@@ -22,7 +22,6 @@ from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
     COMPILE,
-    LaunchCall,
     Made,
     gathered,
     read_input,
@@ -62,10 +61,10 @@ def read_cuda_file(request: Request) -> Problem:
     for option in request.outputs:
         outputs.append(read_output(option, names))
         names.append(outputs[-1][0])
-    launch = read_launch(request.launch, names)
-    bare, angle, arguments = launch.kernel.partition("<")
+    launched, extents, arguments = read_launch(request.launch, names)
+    bare, angle, instance = launched.partition("<")
     kernel = _named(bare.strip(), kernels, path)
-    called = f"{kernel.name}{angle}{arguments}"
+    called = f"{kernel.name}{angle}{instance}"
     if kernel.overloads and kernel.template is None:
         listed = "; ".join(f"({one})" for one in (kernel.parameters, *kernel.overloads))
         raise UsageError(
@@ -80,7 +79,7 @@ def read_cuda_file(request: Request) -> Problem:
     if kernel.template is None:
         every, types = {option.name: option for option in made}, dtypes_of(made, outputs)
         wanted = parameters_of(kernel.parameters)
-        require_fit(kernel.name, wanted, launch.arguments, every, types)
+        require_fit(kernel.name, wanted, arguments, every, types)
     if not request.versus or request.versus == COMPILE:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
@@ -88,10 +87,11 @@ def read_cuda_file(request: Request) -> Problem:
         )
     if kernel.template is None and not kernel.c_linkage:
         called = f"::{called}"
+    call = f"[{extents}]({', '.join(arguments)})"
     problem = Problem(
-        what=f"{path.name}, {FORMAT.label}: its kernel {launch.kernel}",
+        what=f"{path.name}, {FORMAT.label}: its kernel {launched}",
         name=kernel.name.rpartition("::")[2],
-        title=f"{launch.kernel} of {path.name}",
+        title=f"{launched} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape({option.name: option.parameter for option in made})},
         loads="",
@@ -99,8 +99,8 @@ def read_cuda_file(request: Request) -> Problem:
         expression="",
         baseline=Module(
             "baseline",
-            f"{path.name}:{launch.kernel}",
-            _module(source, kernel, called, names[: len(made)], outputs, launch),
+            f"{path.name}:{launched}",
+            _module(source, kernel, called, names[: len(made)], outputs, call),
         ),
         compiles=True,
     )
@@ -165,7 +165,7 @@ def _module(
     kernel: str,
     inputs: Sequence[str],
     outputs: Sequence[tuple[str, str]],
-    launch: LaunchCall,
+    call: str,
 ) -> str:
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
@@ -181,7 +181,7 @@ def cdiv(a, b):
 
 
 def run({", ".join(inputs)}):
-{made}    kernel[{launch.extents}]({", ".join(launch.arguments)})
+{made}    kernel{call}
 {back}"""
 
 

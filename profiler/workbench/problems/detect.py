@@ -29,7 +29,7 @@ BUILT_IN = tuple(
         flashinfer_bench,
     )
 )  # fmt: skip
-OPTIONS = ("inputs", "outputs", "launch", "workload", "solution", "range")
+OPTIONS = ("arguments", "inputs", "outputs", "launch", "workload", "solution", "range")
 Tell = Callable[[str], None]
 
 
@@ -64,9 +64,9 @@ def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
     for option in OPTIONS:
         if getattr(request, option) and option not in chosen.options:
             others = [candidate.label for candidate in all_formats if option in candidate.options]
+            name = "-- ARGUMENTS" if option == "arguments" else f"--{option.removesuffix('s')}"
             raise UsageError(
-                f"--{option.removesuffix('s')} says nothing to {chosen.label}, as "
-                f"{request.source.name} is one",
+                f"{name} says nothing to {chosen.label}, as {request.source.name} is one",
                 hint=f"it belongs to {' or '.join(others)}; leave it out",
             )
     try:

@@ -131,7 +131,7 @@ def read_flashinfer_bench(request: Request) -> Problem:
         tried = _baseline(solution, list(outputs))
         files |= {source.path: source.content.encode() for source in solution.sources}
         written = outputs if solution.spec.destination_passing_style else {}
-    call = reference.expression.replace("_reference.run", "given.compiled(_reference, 'run')")
+    call = reference.expression.replace("_reference.run", "given.compiled(_reference.run)")
     compiled = Versus("torch.compile of the reference", reference.loads, call)
     shown = f"with the solution {solution.name}" if solution else "without a solution"
     problem = Problem(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.problems.user_files import INIT, dotted, functions, package_root
-from workbench.study.users_code import in_words, line_in
+from workbench.study.users_code import TooLong, in_words, line_in, time_limit
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
 
@@ -97,17 +97,19 @@ class WithoutRuns(SourceFileLoader):
 
 
 _SCRIPT = re.compile(r"(run_)?(test|bench|main|profile|time_)")
+_ENDS = ("print", "exit", "quit", "sys.exit", "unittest.main", "pytest.main", "fire.Fire")
 _BENCHMARKS = ("perf_report", "analyze.kernel")  # decorators of Triton and of nsight-python
 
 
 def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collection[str]) -> bool:
-    """Whether it only prints, uses names that are ``lost``, or calls one of the ``defined``
+    """Whether it only prints or ends, uses names that are ``lost``, or calls one of the ``defined``
     functions that is a test or a benchmark.
     """
     if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
         return False
-    name = ast.unparse(node.value.func).partition(".")[0]
-    if name == "print" or any(n.id in lost for n in ast.walk(node) if isinstance(n, ast.Name)):
+    called = ast.unparse(node.value.func)
+    name = called.partition(".")[0]
+    if called in _ENDS or any(n.id in lost for n in ast.walk(node) if isinstance(n, ast.Name)):
         return True
     marks = [ast.unparse(mark) for mark in defined[name].decorator_list] if name in defined else []
     return name in defined and (
@@ -118,7 +120,7 @@ def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collecti
 OWN = "workbench_"  # what the names of modules begin with that are loaded by path
 _packages: dict[str, dict[str, ModuleType]] = {}  # of each variant, by the path of its module
 
-LOADING_SEED = 20261
+LOADING_SEED, LOADING_SECONDS = 20261, 180.0  # which compiles an extension, too
 
 
 @contextmanager
@@ -150,20 +152,24 @@ class File:
     rest of its package is loaded once for each of them: some have a hundred modules.
     """
 
-    def __init__(self, beside: str, name: str) -> None:
-        self.beside = beside
+    def __init__(self, beside: str, name: str, arguments: Sequence[str] = ()) -> None:
+        self.beside, self.arguments = beside, arguments
         self.path = Path(beside).resolve().parent / name
 
     @cached_property
     def module(self) -> ModuleType:
-        """Raises GateFailed for an AttributeError, which would look like one of this class."""
+        """Raises GateFailed for an AttributeError, which would look like one of this class, and for
+        what runs for minutes.
+        """
+        sys.argv = [str(self.path), *self.arguments]
         try:
-            with same_draws():
+            with same_draws(), time_limit(LOADING_SECONDS):
                 return self.loaded()
-        except AttributeError as error:
+        except (AttributeError, TooLong) as error:
             where = f"{self.path.name}{line_in(self.path, error)}"
             raise GateFailed(
-                f"{where} fails while it is imported: {in_words(error)}", hint="fix this line"
+                f"{where} fails while it is imported: {in_words(error)}",
+                hint="fix this line, or move what a script runs below if __name__ == '__main__':",
             ) from error
 
     def loaded(self) -> ModuleType:
@@ -270,8 +276,8 @@ def _of_spec(value: Any) -> Any:
 
 
 @cache
-def compiled(file: File, name: str) -> Any:
-    return torch.compile(getattr(file, name))
+def compiled(function: Callable[..., Any]) -> Any:
+    return torch.compile(function)
 
 
 STRUCTURE = "structure"  # the input that tells how the others stand together

@@ -7,8 +7,6 @@ their names and shapes are the same, as the benchmark does it (``kernelbench/eva
 
 from __future__ import annotations
 
-import ast
-
 from workbench.errors import UsageError
 from workbench.problems.problem import Format, Problem, Request, calling, require
 from workbench.problems.python_function import called_of
@@ -27,23 +25,19 @@ from workbench.problems.user_files import (
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
 
 
-def is_problem(tree: ast.Module) -> bool:
-    return MODEL in classes(tree) and INPUTS in functions(tree)
-
-
 def is_of(request: Request) -> bool:
     """A problem, or a solution without one, unless a function of the file was named."""
     if request.source.suffix != ".py" or request.function:
         return False
     tree = parsed(request.source)
-    return is_problem(tree) or NEW in classes(tree)
+    return NEW in classes(tree) or {MODEL, INPUTS} <= {*classes(tree), *functions(tree)}
 
 
 def read_kernelbench(request: Request) -> Problem:
     """Raises UsageError for a solution without ``ModelNew``, and for one without its problem."""
     path = request.source
     tree = parsed(path)
-    if not is_problem(tree):
+    if not {MODEL, INPUTS} <= {*classes(tree), *functions(tree)}:
         raise UsageError(
             f"{path.name} has a {NEW} without the {MODEL} that it is of",
             hint=f"workbench try PROBLEM.py --solution {path.name}",

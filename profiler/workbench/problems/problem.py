@@ -94,12 +94,13 @@ class Problem:
 class Request:
     """``source`` with the ``function`` in it that was named, and the options as they were given.
 
-    ``name``: of the study to be made, "" for one after the source. ``elsewhere``: it is called on
-    another machine, with the packages of that one.
+    ``arguments``: of a script. ``name``: of the study to be made, "" for one after the source.
+    ``elsewhere``: it is called on another machine, with the packages of that one.
     """
 
     source: Path
     function: str = ""
+    arguments: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     versus: str = ""

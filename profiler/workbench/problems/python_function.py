@@ -16,7 +16,6 @@ from pathlib import Path
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
-    COMPILE,
     Made,
     Versus,
     bound,
@@ -39,17 +38,33 @@ INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
 JIT = (
     *("triton.jit", "jit", "triton.autotune", "triton.heuristics"),
-    *("cuda.jit", "ct.kernel", "cute.kernel", "wp.kernel"),
+    *("cuda.jit", "ct.kernel", "cute.kernel", "cute.jit", "wp.kernel", "tilelang.jit"),
 )
 FILE = "_given"
 LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
 WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
 MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
-LAUNCHED = """add one, and try {file}:run; docs/front-ends.md has these lines for each language
-    def run(x):
-        out = torch.empty_like(x)
-        {kernel}[{grid}]({parameters})
-        return out"""
+# By decorator: the call that launches, what makes an array of a tensor, and a line before it.
+STREAM = "torch.cuda.current_stream()"
+LAUNCHES = {
+    "triton": ("{kernel}[(blocks,)]({names})", "", "import torch"),
+    "ct.": (f"ct.launch({STREAM}, (blocks,), {{kernel}}, ({{names}}))", "", "import torch"),
+    "wp.": (
+        "wp.launch({kernel}, dim={out}.numel(), inputs=[{names}], "
+        f"stream=wp.stream_from_torch({STREAM}))",
+        "wp.from_torch",
+        "wp.init()",
+    ),
+    "cute.": ("{kernel}({names})", "from_dlpack", "from cutlass.cute.runtime import from_dlpack"),
+    "tilelang.": ("out = kernel(x)", "", "kernel = {kernel}({names})"),
+    "": ("{kernel}[grid, block]({names})", "", "import torch"),
+}
+LAUNCHED = """add these lines, and try {file}:run
+    {before}
+    def run({x}):
+        {out} = torch.empty_like({first})
+        {call}
+        return {out}"""
 
 
 def read_python_function(request: Request) -> Problem:
@@ -68,20 +83,19 @@ def require_imports(path: Path, then: str) -> None:
     """Raises EnvironmentLacks for the first import at the top of a file that nothing provides."""
     beside = {p.stem for folder in (path.parent, *path.parents[:3]) for p in folder.glob("*")}
     for node in parsed(path).body:
-        if isinstance(node, ast.ImportFrom) and node.level and node.module:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        elif isinstance(node, ast.ImportFrom) and node.module:
             first, local = node.module.partition(".")[0], path.parents[node.level - 1]
             if not any(stands(local / name) for name in (first, f"{first}.py")):
                 raise EnvironmentLacks(
                     f"{path.name} imports .{node.module}, which is not there",
                     hint=f"build the package first: what it builds is .{node.module}{then}",
                 )
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
         for name in names:
             first = name.partition(".")[0]
-            provided = first in (*beside, *WITH_TORCH, *sys.modules) or find_spec(first)
-            if not provided:
+            if first not in (*beside, *WITH_TORCH, *sys.modules) and not find_spec(first):
                 raise EnvironmentLacks(
                     f"{path.name} imports {name}, which is not installed here",
                     hint=f"{how_to_install(name)}{then}",
@@ -115,24 +129,18 @@ def _read(request: Request) -> Problem:
     require_inputs(path, function, node, [item.name for item in taken], defaults, has_inputs)
     inside, files = gathered(path)
     shape = defaults | {item.name: item.parameter for item in made if not item.is_none}
-    load, target = f'{FILE} = given.File(__file__, "{inside}")', f"{FILE}.{function}"
+    arguments = f", {literal(request.arguments)}" if request.arguments else ""
+    file = f'given.File(__file__, "{inside}"{arguments})'
+    load, target = f"{FILE} = {file}", f"{FILE}.{function}"
     if constructor is not None:
         load += f"\n_layer = given.Layer({FILE}, {literal(function)}, {literal(settings)})"
         target = "_layer"
     call = f"given.call({target}, inputs)"
-    compiled = Versus(
-        f"torch.compile of {function}",
-        load,
-        f"given.call(given.compiled({FILE}, {literal(function)}), inputs)",
-    )
-    if in_class is not None and request.versus == COMPILE:
-        raise UsageError(
-            f"--vs compile compiles a function, and {function} is in a class",
-            hint="compare with a function: --vs FILE.py:FUNCTION",
-        )
+    call_compiled = f"given.call(given.compiled({target}), inputs)"
+    compiled = Versus(f"torch.compile of {function}", load, call_compiled)
     theirs = Versus(
         f"{path.name}:{REFERENCE}",
-        f'_versus = given.File(__file__, "{inside}")',
+        f"_versus = {file}",
         f"given.call(_versus.{REFERENCE}, inputs, some=True)",
     )
     has_own = REFERENCE in functions(tree) and not request.versus
@@ -229,15 +237,16 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
 
 def launched(path: Path, kernel: ast.FunctionDef) -> str:
     """Return the function to write for a kernel that none launches."""
-    is_triton = any("triton" in ast.unparse(mark) for mark in kernel.decorator_list)
-    names = (
-        f"{a.arg}=..." if a.annotation and "constexpr" in ast.unparse(a.annotation) else a.arg
-        for a in kernel.args.args
-    )
-    grid = "(blocks,)" if is_triton else "grid, block"
-    return LAUNCHED.format(
-        file=path.name, kernel=kernel.name, grid=grid, parameters=", ".join(names)
-    )
+    marks = " ".join(map(ast.unparse, kernel.decorator_list))
+    call, array, before = next(lines for mark, lines in LAUNCHES.items() if mark in marks)
+    args = kernel.args.args
+    constant = [a.annotation is not None and "constexpr" in ast.unparse(a.annotation) for a in args]
+    names = [f"{a.arg}=..." if c else a.arg for a, c in zip(args, constant, strict=True)]
+    inputs, out = (names[:-1], names[-1]) if array and names[1:] else (["x"], "out")
+    words = {"file": path.name, "kernel": kernel.name, "x": ", ".join(inputs), "out": out}
+    words["names"] = ", ".join(f"{array}({name})" if array else name for name in names)
+    text = LAUNCHED.replace("{call}", call).replace("{before}", before)
+    return text.format(first=inputs[0], **words)
 
 
 def _launches(node: ast.FunctionDef) -> bool:
@@ -314,18 +323,17 @@ def require_inputs(
 def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
     """Read the shape from the defaults of ``inputs(rows=4096)``."""
     names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
-    hint = "such as def inputs(rows=4096): the defaults are the shape that is tried"
-    if len(names) != len(defaults):
-        what = f"{path}:{node.lineno}: inputs() has a parameter without a default"
-        raise UsageError(what, hint=hint)
-    values: dict[str, Parameter] = {}
-    for name, default in zip(names, defaults, strict=True):
-        value = plain_value(default)
-        if value is None:
-            what = f"{path}:{node.lineno}: the default of '{name}' in inputs() is no number or text"
-            raise UsageError(what, hint=hint)
-        values[name] = value
-    return values
+    values = dict(zip(names, map(plain_value, defaults), strict=False))
+    lacking = [name for name in names if values.get(name) is None]
+    if lacking or len(names) != len(defaults):
+        what = f"the default of '{''.join(lacking[:1])}' in inputs() is no number or text"
+        if len(names) != len(defaults):
+            what = "inputs() has a parameter without a default"
+        raise UsageError(
+            f"{path}:{node.lineno}: {what}",
+            hint="such as def inputs(rows=4096): the defaults are the shape that is tried",
+        )
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def made_text(made: Sequence[Made]) -> str:
@@ -345,5 +353,5 @@ FORMAT = Format(
     priority=10,
     is_of=lambda request: request.source.suffix == ".py",
     read=read_python_function,
-    options=frozenset({"inputs"}),
+    options=frozenset({"arguments", "inputs"}),
 )

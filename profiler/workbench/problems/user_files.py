@@ -156,17 +156,10 @@ def _dotted(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-@dataclass(frozen=True)
-class LaunchCall:
-    """``kernel`` may be an instance of a template. The rest is text of expressions."""
-
-    kernel: str
-    extents: str
-    arguments: tuple[str, ...]
-
-
-def read_launch(text: str, names: Collection[str]) -> LaunchCall:
-    """Read the value of ``--launch``; ``names`` are the inputs and outputs. Raises UsageError."""
+def read_launch(text: str, names: Collection[str]) -> tuple[str, str, list[str]]:
+    """Read the value of ``--launch``: a kernel, which may be an instance of a template, the text of
+    its extents and of each argument. ``names`` are the inputs and outputs. Raises UsageError.
+    """
     match = _LAUNCH.fullmatch(text)
     node = _parsed(f"_[{match[2] or match[3]}]{match[4]}" if match else text, LAUNCH_HINT)
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)) or node.keywords:
@@ -175,11 +168,8 @@ def read_launch(text: str, names: Collection[str]) -> LaunchCall:
     if not isinstance(extents, ast.Tuple) or len(extents.elts) not in (2, 3):
         raise UsageError(f"--launch '{text}' gives no grid and block", hint=LAUNCH_HINT)
     _check_sizes(f"--launch '{text}'", (*extents.elts, *node.args), names, LAUNCH_HINT)
-    return LaunchCall(
-        kernel=match[1].strip() if match else ast.unparse(node.func.value),
-        extents=", ".join(map(ast.unparse, extents.elts)),
-        arguments=tuple(map(ast.unparse, node.args)),
-    )
+    kernel = match[1].strip() if match else ast.unparse(node.func.value)
+    return kernel, ", ".join(map(ast.unparse, extents.elts)), [*map(ast.unparse, node.args)]
 
 
 def read_output(text: str, names: Collection[str]) -> tuple[str, str]:

@@ -61,7 +61,7 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
 
 def in_words(error: BaseException) -> str:
     if isinstance(error, TooLong):
-        return f"it takes longer than {bounds.STUDY_SECONDS:g} s"
+        return f"it takes longer than {error.args[0]:g} s"
     try:
         text = str(error)
     except Exception:  # users' exceptions are users' code too
@@ -104,7 +104,7 @@ def crash_in_words(path: str, text: str) -> tuple[str, str]:
     main_thread = text[text.rfind("most recent call first") :]  # the main thread is the last
     place = place_of(Path(path), [(file, int(line)) for file, line in FRAME.findall(main_thread)])
     if text.startswith("Timeout"):
-        return f"{path}{place}: {in_words(TooLong())}", HINTS["TooLong"]
+        return f"{path}{place}: {in_words(TooLong(bounds.STUDY_SECONDS))}", HINTS["TooLong"]
     why = text.partition("\n")[0].removeprefix("Fatal Python error: ")
     what = f" crashed this command: {why}"
     if text.startswith("Stack"):  # written at ``children.WHERE``
@@ -177,19 +177,18 @@ def noted(signals: list[int]) -> Iterator[None]:
 
 
 @contextmanager
-def time_limit() -> Iterator[None]:
-    """Raises TooLong inside after ``STUDY_SECONDS``; without effect beside the main thread."""
+def time_limit(seconds: float | None = None) -> Iterator[None]:
+    """Raises TooLong inside after so long; without effect beside the main thread."""
+    seconds = seconds or bounds.STUDY_SECONDS
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise TooLong
+        raise TooLong(seconds)
 
     handler = signal.signal(signal.SIGALRM, stop)
-    left, interval = signal.setitimer(
-        signal.ITIMER_REAL, bounds.STUDY_SECONDS, bounds.STUDY_AGAIN_SECONDS
-    )
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, bounds.STUDY_AGAIN_SECONDS)
     try:
         yield
     finally:

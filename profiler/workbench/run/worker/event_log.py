@@ -107,7 +107,10 @@ NO_COMPILER = (
     "nvcc: not found",
     "nvcc: No such file",
 )
-NO_END = "take out what ends the process: others are measured in it, too"
+NO_END = (
+    "take out what ends the process: others are measured in it, too; arguments that a script "
+    "reads stand after --: workbench try FILE.py -- --size 4096"
+)
 FIX_LINE = "fix this line, or the inputs"
 BESIDE_HINT = "a variant is measured beside others: it leaves them and what measures them alone"
 STREAM_HINT = (
