@@ -1117,6 +1117,19 @@ def test_a_function_of_c_is_called_by_its_name(
     assert tried(found).failures == {}
 
 
+def test_a_function_of_c_may_add_to_its_output(
+    solution: Path, tried: Callable[[Problem], Learned], monkeypatch: Patch
+) -> None:
+    """As on a GPU, where it can be called before its outputs are replaced."""
+    monkeypatch.setattr("workbench.problems.given.uncalled", lambda inputs, *_: inputs)
+    solution.write_text(solution.read_text().replace("out[i] = 2", "out[i] += 2"))
+    beside = solution.with_name("plain.py")
+    beside.write_text("def twice(source):\n    return source * 2\n")
+    inputs = ("N=64", "source=randn(64)", "out=zeros(64)")
+    told = tried(problem(solution, inputs=inputs, versus=f"{beside}:twice"))
+    assert (told.in_place, told.destinations, told.failures) == (("out",), (), {})
+
+
 def test_a_challenge_beside_it_gives_inputs_and_reference(
     solution: Path, tried: Callable[[Problem], Learned]
 ) -> None:

@@ -135,15 +135,11 @@ def _task(path: Path) -> TaskSpec:
 
 
 def _submission(request: Request, path: Path, folder: Path) -> Path:
-    if request.solution is not None:
-        return require(request.solution, "file")
-    if path.suffix == ".py":
-        return path
-    if (folder / SUBMITTED).is_file():
-        return folder / SUBMITTED
-    raise UsageError(
-        f"{folder.name}/ has no {SUBMITTED}", hint="--solution FILE names one that stands elsewhere"
-    )
+    named = request.solution or (path if path.suffix == ".py" else None)
+    if named is None and not (folder / SUBMITTED).is_file():
+        hint = "--solution FILE names one that stands elsewhere"
+        raise UsageError(f"{folder.name}/ has no {SUBMITTED}", hint=hint)
+    return require(named or folder / SUBMITTED, "file")
 
 
 def _files(sources: dict[str, str], folder: Path, submission: Path) -> dict[str, bytes]:

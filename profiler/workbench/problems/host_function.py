@@ -103,7 +103,7 @@ def read_host_function(request: Request) -> Problem:
         if extra := [name for name in by_name if name not in names]:
             raise unknown(f"parameter of {function}()", extra[0], names)
         made = made_text([by_name[name] for name in names])
-        made = f"given.without({made}, {literal(outputs)})"
+        made = f"given.uncalled({made}, {literal(outputs)}, generator)"
     if not theirs and not request.versus:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {function} should compute",
@@ -129,10 +129,8 @@ def _class_of(challenge: Path) -> str:
     for name, node in classes(parsed(challenge)).items():
         if any(getattr(one, "name", "") == "reference_impl" for one in node.body):
             return name
-    raise UsageError(
-        f"{challenge} has no class with reference_impl()",
-        hint="give the inputs with --input and the reference with --vs",
-    )
+    hint = "give the inputs with --input and the reference with --vs"
+    raise UsageError(f"{challenge} has no class with reference_impl()", hint=hint)
 
 
 def _binding(source: str, function: str, wanted: Sequence[CParameter]) -> str:
