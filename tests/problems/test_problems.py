@@ -1152,6 +1152,8 @@ def test_what_a_function_of_c_lacks_is_named(solution: Path) -> None:
     error = complaint(lambda: problem(solution, inputs=other, versus="torch.neg"))
     assert "unknown parameter of solve() 'n'" in error.message
     assert "needs --launch" in complaint(lambda: problem(f"{solution}:twice")).message
+    solution.write_text(SOLVE.format(**{"global": KERNEL}).replace("solve", "solution"))
+    assert "N of solution()" in complaint(lambda: problem(solution)).message
     solution.write_text(SOLVE.format(**{"global": KERNEL}).replace("int N", "Sizes N"))
     assert "takes Sizes N" in complaint(lambda: problem(solution, inputs=inputs)).message
 

@@ -93,16 +93,9 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
     half = trial.dtype in ("float16", "bfloat16") and errors and trial.exact
     unit = UNIT[trial.dtype] if half else base
     absolute = max([PEAK * unit * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in errors)])
-    return TrialFacts(
-        destinations=trial.destinations,
-        in_place=trial.in_place,
-        exact=trial.exact,
-        structured=trial.structured,
-        dtype=trial.dtype,
-        bytes=trial.bytes,
-        absolute=rounded_up(absolute),
-        relative=rounded_up(relative),
-    )
+    names = ("destinations", "in_place", "exact", "structured", "dtype", "bytes")
+    same = {name: getattr(trial, name) for name in names}
+    return TrialFacts(**same, absolute=rounded_up(absolute), relative=rounded_up(relative))
 
 
 def rounded_up(value: float) -> float:

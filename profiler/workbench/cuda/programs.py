@@ -246,9 +246,11 @@ _CUB = (
 )
 _HALVES = ("cuda_fp16.h", "cuda_bf16.h")  # which these headers bring along
 _WITH_HALVES = ("cublas", "torch/", "ATen/", "c10/")
-_TORCHS_HALVES = (
+_TORCHS_NAMES = (
+    "#ifdef __CUDA_BF16_H__\n"
     "namespace c10 { using Half = __half; using BFloat16 = __nv_bfloat16; }\n"
     "namespace at { using c10::Half; using c10::BFloat16; }\n"
+    "#endif\n"
 )
 PRELUDE = "prelude.cuh"  # what nvcc gives every source, and NVRTC does not
 HINT = (
@@ -269,14 +271,14 @@ class CompileError(ToolFailed):
 
 def for_nvrtc(text: str, name: str) -> str:
     """Return the device code of ``name``, with what nvcc gives every source and NVRTC not."""
-    wanted, left_out = list[str](), list[str]()
+    wanted: list[str] = []
 
     def included(match: re.Match[str]) -> str:
         header = match[1]
         if header == "cub/cub.cuh":
             wanted.extend(_CUB)
         elif header.startswith(_WITH_HALVES):
-            left_out.append(header)
+            wanted.extend(_HALVES)
         elif header in _STANDARD:
             wanted.append(f"cuda/std/{_STANDARD[header]}")
         elif not _HOST_HEADERS.fullmatch(header):
@@ -284,24 +286,15 @@ def for_nvrtc(text: str, name: str) -> str:
         return ""
 
     text = _INCLUDE.sub(included, text)
-    headers = _if_there(wanted) + _halves_of(left_out)
+    headers = _if_there(wanted)
     prelude = Path(__file__).with_name(PRELUDE).read_text(encoding="utf-8")
     return f'{headers}{prelude}#line 1 "{name}"\n{without_host_code(text)}'
 
 
 def _if_there(headers: Iterable[str]) -> str:
-    return "".join(
-        f"#if __has_include(<{one}>)\n#include <{one}>\n#endif\n" for one in dict.fromkeys(headers)
-    )
-
-
-def _halves_of(headers: Iterable[str]) -> str:
-    """Return what device code uses of headers that are left out: half and bfloat16, with torch's
-    names for them.
-    """
-    of_torch = [header.startswith(_WITH_HALVES[1:]) for header in headers]
-    them = _if_there(_HALVES)
-    return them + _TORCHS_HALVES if any(of_torch) else them if of_torch else ""
+    names = dict.fromkeys(headers)
+    text = "".join(f"#if __has_include(<{one}>)\n#include <{one}>\n#endif\n" for one in names)
+    return text + _TORCHS_NAMES if {*_HALVES} <= {*names} else text
 
 
 def without_host_code(text: str) -> str:
@@ -324,8 +317,8 @@ def compiled(text: str, compiler: Callable[[str], T]) -> tuple[T, list[str]]:
             missing = [header for pair in _MISSING.findall(error.log) for header in pair if header]
             left_out += missing
             less = without_host_code(_without_headers(text, missing))
-            halves = _halves_of(h for h in missing if h.startswith(_WITH_HALVES))
-            less = less if halves in less else halves + less
+            if any(header.startswith(_WITH_HALVES) for header in missing):
+                less = less if _if_there(_HALVES) in less else _if_there(_HALVES) + less
             if less == text:
                 less = _without_culprits(text, error.log)
             if less == text:

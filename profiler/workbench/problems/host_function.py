@@ -35,7 +35,8 @@ from workbench.problems.user_files import (
 )
 from workbench.study.files import readable_text, require_readable
 
-USUAL, CHALLENGE, BASE = "solve", "challenge.py", "core/challenge_base.py"
+USUAL = ("solve", "solution")  # of LeetGPU and of Tensara
+CHALLENGE, BASE = "challenge.py", "core/challenge_base.py"
 STAND_IN = b"""class ChallengeBase:
     def __init__(self, *arguments, device="cuda", **keywords):
         self.device = device
@@ -58,13 +59,15 @@ def is_of(request: Request) -> bool:
     if request.source.suffix not in (".cu", ".cuh") or request.launch:
         return False
     require_readable(request.source, bounds.SOURCE)
-    return (request.function or USUAL) in host_functions(readable_text(request.source))
+    hosts = host_functions(readable_text(request.source))
+    return any(name in hosts for name in ([request.function] if request.function else USUAL))
 
 
 def read_host_function(request: Request) -> Problem:
     """Raises UsageError where an input is missing, or of a type that ctypes has not."""
-    path, function = request.source, request.function or USUAL
-    wanted = parameters_of(host_functions(readable_text(path))[function])
+    path, hosts = request.source, host_functions(readable_text(request.source))
+    function = request.function or next(name for name in USUAL if name in hosts)
+    wanted = parameters_of(hosts[function])
     for one in wanted:
         if not one.ctype:
             raise UsageError(
@@ -112,7 +115,7 @@ def read_host_function(request: Request) -> Problem:
     shape = {name: one.parameter for name, one in by_name.items() if not one.is_none}
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {function}({', '.join(names)})",
-        name=path.stem if function == USUAL else function,
+        name=path.stem if function in USUAL else function,
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},

@@ -53,10 +53,8 @@ def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
     modules = (problem.baseline, *problem.references)
     taken = [module.name for module in modules if f"{module.name}.py" in problem.files]
     if taken:
-        raise UsageError(
-            f"{taken[0]}.py has a name that a study needs for itself",
-            hint="call the file otherwise",
-        )
+        what = f"{taken[0]}.py has a name that a study needs for itself"
+        raise UsageError(what, hint="call the file otherwise")
     texts = {
         root / CONFIG_FILE: "",
         folder / STUDY_FILE: study_text(problem, facts),
