@@ -173,7 +173,7 @@ from workbench.run.repository import repository_of
 from workbench.study.workspace import find_workspace
 
 found = repository_of(find_workspace(Path(sys.argv[1])))
-with found.worktrees() as trees, trees.workspace_at(found.commit("HEAD")):
+with found.worktrees() as folder, found.workspace_at(found.commit("HEAD"), folder):
     print("there", flush=True)
     time.sleep(600)
 """
@@ -243,36 +243,14 @@ def test_what_a_killed_run_left_goes_with_its_folder(made: Repository, tmp_path:
             one.communicate()
 
 
-def test_a_worktree_is_moved_and_nothing_of_its_first_commit_stays(made: Repository) -> None:
-    made.edit(KERNEL_FILE, "extern", "// one\nextern")
-    (made.top / ".gitignore").write_text("*.pyc\n")
-    made.commit("ignored")
-    found = repository_of(find_workspace(made.workspace))
-    with found.worktrees() as trees:
-        with trees.workspace_at(found.commit("HEAD")) as newer:
-            left = newer.root / "kernels" / "scale" / "left.pyc"
-            left.touch()
-            (newer.root / KERNEL_FILE).write_text("edited")
-        with (
-            trees.workspace_at(found.commit("HEAD~2")) as older,
-            trees.workspace_at(found.commit("HEAD")) as beside,
-        ):
-            assert older.root == newer.root != beside.root
-            assert not left.exists()
-            assert "// one" not in (older.root / KERNEL_FILE).read_text()
-            assert "// one" in (beside.root / KERNEL_FILE).read_text()
-    assert worktrees(made) == 1
-    assert not older.root.exists()
-
-
 def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> None:
     found = repository_of(find_workspace(made.workspace))
     made.edit("workbench.toml", "study", "sudty")
     commit = found.commit("HEAD")
     with (
-        found.worktrees() as trees,
+        found.worktrees() as folder,
         pytest.raises(WorkbenchError) as error,
-        trees.workspace_at(commit),
+        found.workspace_at(commit, folder),
     ):
         pass
     assert f"{commit.short}:gpü x/workbench.toml" in error.value.message

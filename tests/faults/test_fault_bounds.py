@@ -4,7 +4,6 @@ killed run left goes.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from answers import Capsys, Patch, error_of, text_of
-from git_repository import repository
 from workbench import bounds
 from workbench.app.executor import Reporter
 from workbench.children import kill_tree, memory_of
@@ -27,7 +25,6 @@ from workbench.problems import detect
 from workbench.problems.problem import Request
 from workbench.remote import remote_target
 from workbench.run.process import Worker
-from workbench.run.repository import SCRATCH, repository_of
 from workbench.study.files import check_compressed, compressed, read_toml
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
@@ -105,24 +102,6 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
         remote_target.DaskCluster("tls://127.0.0.1:1", Reporter()).client()
     assert time.monotonic() - began < 20
-
-
-def test_worktrees_of_killed_runs_go_and_those_in_use_stay(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
-    scale = repository(make(tmp_path / "ws", {"baseline": GOOD}))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    dead, live = (tmp_path / f"{SCRATCH}{name}" for name in ("dead", "live"))
-    for folder in (dead, live):
-        scale.git("worktree", "add", "--detach", str(folder / "0"), "HEAD")
-    handle = os.open(live, os.O_RDONLY)  # as another command
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    with repository_of(find_workspace(scale.workspace)).worktrees():
-        assert not dead.exists()
-        assert live.is_dir()
-    os.close(handle)
-    assert scale.git("worktree", "list").count("\n") == 1
-    shutil.rmtree(live)
 
 
 def test_a_report_whose_path_is_not_utf8_is_read(tmp_path: Path, capsys: Capsys) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from workbench.cuda.compiler import compiler_version, package_version
+from workbench.cuda.compiler import package_version
 from workbench.cuda.includes import header_folders
-from workbench.ncu.command import known_error, unsupported
+from workbench.ncu.command import known_error
 from workbench.run import machine
 from workbench.run.gpu import look, nvidia_smi, why_none
 from workbench.words import INSTALL
@@ -67,19 +67,6 @@ def driver_row() -> DoctorRow:
     entry = known_error(f"{error} {nvidia_smi()}") if error else None
     fix = f"{entry.means}: {entry.hint}" if entry else "install it, until `nvidia-smi` works"
     return row("driver", bool(version), version or "none", fix)
-
-
-def combination_rows() -> list[DoctorRow]:
-    """Pairs of versions that are known not to work together."""
-    gpu, tool = machine.find_gpu(), machine.find_ncu()
-    ncu = (machine.ncu_version(tool) if tool else None) or ""
-    rows = []
-    for name, version in (("ncu", ncu), ("CUDA", compiler_version().partition(" ")[0])):
-        capability = gpu.compute_capability if gpu else ""
-        if entry := unsupported(name, version, look().driver, capability):
-            why = f"{entry.why} ({entry.source})"
-            rows.append(row(f"{name} {version}", False, why, entry.hint))
-    return rows
 
 
 def outcome_rows() -> list[DoctorRow]:
@@ -181,6 +168,6 @@ class Diagnosis:
 
 
 def diagnosis() -> Diagnosis:
-    rows = (*(check() for check in CHECKS), *combination_rows(), *outcome_rows())
+    rows = (*(check() for check in CHECKS), *outcome_rows())
     can = works(rows)
     return Diagnosis(rows, can, conclusion(can))

@@ -303,7 +303,9 @@ def gate(
             if head == "HEAD" and repository.is_dirty:
                 executor.note("there are changes that are in no commit: they are not looked at")
             trees = stack.enter_context(repository.worktrees())
-            workspaces = [stack.enter_context(trees.workspace_at(commit)) for commit in commits]
+            workspaces = [
+                stack.enter_context(repository.workspace_at(commit, trees)) for commit in commits
+            ]
             studies = paired(repository, commits, workspaces, study, variant)
         cubins.mkdir(parents=True, exist_ok=True)
         compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)

@@ -17,21 +17,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import disk_usage
 from tempfile import TemporaryFile
 
 from workbench import bounds
 from workbench.children import ended
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
-from workbench.study.files import Rank, locked, readable_text
+from workbench.study.files import readable_text
 from workbench.study.model import Study, base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
 from workbench.words import shown
 
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit
-SCRATCH = "workbench-commits-"
 # What git tells its hooks: another command would take them for its own repository and index.
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX")
 # No hook of the repository runs, and nothing of what git says is translated.
@@ -97,8 +95,8 @@ class Repository:
         ``bad`` or ``skip``. Git notes its search in a worktree without files, not in the user's.
         """
         kernels = str(self.inside / "kernels")
-        with self.worktrees() as trees:
-            place = trees.folder / "bisect"
+        with self.worktrees() as folder:
+            place = folder / "bisect"
             self.git("worktree", "add", "--detach", "--no-checkout", str(place), bad.sha)
             try:
                 start = ("start", "--no-checkout", "--first-parent", bad.sha, good.sha)
@@ -120,31 +118,42 @@ class Repository:
         return bool(self.git("status", "--porcelain", "--", str(self.inside)).strip())
 
     @contextmanager
-    def worktrees(self) -> Iterator[Worktrees]:
-        self._remove_abandoned()
+    def worktrees(self) -> Iterator[Path]:
+        """Make a folder for worktrees. Git forgets them with it, and those of killed runs."""
         self.git("worktree", "prune")
         try:
-            with empty_scratch(SCRATCH) as scratch, locked(scratch, Rank.SCRATCH):
-                yield Worktrees(self, scratch.resolve())
+            with empty_scratch("workbench-commits-") as scratch:
+                yield scratch.resolve()
         finally:
             with suppress(ToolFailed):
                 self.git("worktree", "prune")
-
-    def _remove_abandoned(self) -> None:
-        """Delete the folders of killed runs: nobody holds their locks any more."""
-        for line in self.git("worktree", "list", "--porcelain").splitlines():
-            scratch = Path(line.removeprefix("worktree ")).parent
-            if line.startswith("worktree ") and scratch.name.startswith(SCRATCH):
-                with (
-                    suppress(OSError),  # gone, or in use
-                    locked(scratch, Rank.SCRATCH, wait=False) as can_lock,
-                ):
-                    shutil.rmtree(scratch) if can_lock else None
 
     def worded(self, message: str, root: Path, commit: Commit) -> str:
         """Name the files of a commit's workspace at ``root`` as git does: COMMIT:PATH."""
         inside = "" if self.inside == Path() else f"{self.inside.as_posix()}/"
         return message.replace(f"{root}/", f"{commit.short}:{inside}")
+
+    @contextmanager
+    def workspace_at(self, commit: Commit, folder: Path) -> Iterator[Workspace]:
+        """Check a commit out below ``folder``. Raises UsageError where it has no workspace."""
+        place = folder / str(sum(1 for _ in folder.iterdir()))
+        add = ("worktree", "add", "--detach", "--quiet", "--force", str(place), commit.sha)
+        try:
+            try:
+                self.git(*add)
+            except (
+                ToolFailed
+            ):  # another run that ends lets git delete .git/worktrees, also a new one
+                self.git(*add)
+        except ToolFailed:  # git does not say why it could not write
+            if shutil.disk_usage(folder).free < FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
+            raise
+        try:
+            yield self.workspace(place, commit)
+        except WorkbenchError as error:
+            error.message = self.worded(error.message, place / self.inside, commit)
+            raise
 
     def workspace(self, place: Path, commit: Commit) -> Workspace:
         root = place / self.inside
@@ -154,49 +163,6 @@ class Repository:
                 hint="name a commit in which the workspace stands where it does now",
             )
         return find_workspace(root)
-
-
-@dataclass(eq=False)
-class Worktrees:
-    """A free one is moved to the next commit: at 320 steps, six of their own took 6 s."""
-
-    repository: Repository
-    folder: Path
-    free: list[Path] = field(default_factory=list)
-
-    def add(self, place: Path, commit: Commit) -> None:
-        """Once more where it failed: when another run ends, git deletes .git/worktrees, also if
-        it was made for this one a moment ago.
-        """
-        add = ("worktree", "add", "--detach", "--quiet", "--force", str(place), commit.sha)
-        try:
-            self.repository.git(*add)
-        except ToolFailed:
-            self.repository.git(*add)
-
-    @contextmanager
-    def workspace_at(self, commit: Commit) -> Iterator[Workspace]:
-        """The workspace of a commit. Raises UsageError where there is none."""
-        place = self.free.pop() if self.free else None
-        try:
-            if place is None:
-                place = self.folder / str(sum(1 for _ in self.folder.iterdir()))
-                self.add(place, commit)
-            else:
-                _git(place, "checkout", "--detach", "--force", "--quiet", commit.sha)
-                _git(place, "clean", "-ffdxq")
-        except ToolFailed:  # git does not say why it could not write
-            if disk_usage(self.folder).free < FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
-            raise
-        try:
-            yield self.repository.workspace(place, commit)
-        except WorkbenchError as error:
-            root = place / self.repository.inside
-            error.message = self.repository.worded(error.message, root, commit)
-            raise
-        finally:
-            self.free.append(place)
 
 
 def repository_of(workspace: Workspace) -> Repository:

@@ -285,10 +285,9 @@ class Rank(IntEnum):
     orders could wait for each other for ever, and so could two with two folders: one lock of each.
     """
 
-    SCRATCH = 1  # the folder of a run, which its successors leave alone; nobody waits for it
-    GPU = 2
-    FOLDER = 3
-    FILE = 4  # that lines are added to
+    GPU = 1
+    FOLDER = 2
+    FILE = 3  # that lines are added to
 
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
@@ -297,24 +296,21 @@ _ranks = threading.local()
 
 
 @contextmanager
-def held(handle: int, rank: Rank, path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock an open file or folder, and say whether its file system can. Raises BlockingIOError
-    where it does not ``wait`` and somebody else has the lock.
+def held(handle: int, rank: Rank, path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Lock an open file or folder, where its file system can. Raises BlockingIOError where it does
+    not ``wait`` and somebody else has the lock.
     """
     before = getattr(_ranks, "last", 0)
-    is_inner_run = rank == before == Rank.SCRATCH  # as of a gate that bisect runs
-    assert rank > before or is_inner_run, f"{rank.name} is locked after {Rank(before).name}"
-    can_lock = True
+    assert rank > before, f"{rank.name} is locked after {Rank(before).name}"
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        can_lock = False
         without_locks[path] = None
     _ranks.last = rank
     try:
-        yield can_lock
+        yield
     finally:
         _ranks.last = before
 
@@ -330,17 +326,10 @@ def alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise disk_full(folder, error) or error from None
-    with locked(folder):
-        yield
-
-
-@contextmanager
-def locked(folder: Path, rank: Rank = Rank.FOLDER, *, wait: bool = True) -> Iterator[bool]:
-    """Lock a folder, as ``held`` does."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with held(handle, rank, folder, wait=wait) as can_lock:
-            yield can_lock
+        with held(handle, Rank.FOLDER, folder):
+            yield
     finally:
         os.close(handle)
 
