@@ -387,7 +387,7 @@ class _EvidenceReader:
         """``study`` is another view of the same one, with shapes that were drawn."""
         study = study or self.study
         parameters = study.shapes[shape].parameters
-        recorded = store.recorded_at(self.folder, shape, samples=self.samples)
+        recorded = store.recorded_at(self.folder, shape)
         prints = [timing.fingerprints for timing in recorded.timings.values()]
         if names is None:
             measured = {name for timed in prints for name in timed} | recorded.captures.keys()

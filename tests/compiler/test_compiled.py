@@ -267,7 +267,7 @@ def test_only_what_others_compile_is_read_of_a_fresh_report(
         variants[name].module.write_text(text)
     study = cast(Any, SimpleNamespace(name="s", folder=tmp_path, variants=variants))
     none = cast(Any, None)
-    made = measurement.Listener(study, Plan("large"), none, none, none)
+    made = measurement.Measurement(study, none, none, Plan("large"), none)
     monkeypatch.setattr(measurement, "resources_of", lambda report, wanted: (wanted,))
     found: Any = made.resources(tmp_path, texts)
     assert found == {"fused": ("workbench:s/fused/large",)}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from made_records import metrics
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.errors import UsageError
 from workbench.ncu import catalog
 
 
@@ -65,30 +62,8 @@ def test_occupancy_limiters_that_tie_are_all_named() -> None:
     assert occupancy_limiters(table) == ["registers", "block size"]
 
 
-@pytest.mark.parametrize(
-    ("edit", "why"),
-    [
-        (("[shared_memory]", "[duration]"), "[duration]: another entry has this id"),
-        (("scale = 1e-3", 'scale = 1e-3\nunit = "s"'), "[duration]: Cannot overwrite"),
-        (('unit = "µs"', ""), "[duration]: Object missing required field `unit`"),
-        (("better", "beter"), "[duration]: Object contains unknown field `beter`"),
-        (('["gpu__time_duration.sum"]', "[]"), "[duration]: names needs at least one metric"),
-        (
-            ("launch__registers_per_thread", "gpu__time_duration.sum"),
-            "gpu__time_duration.sum is already the metric of [duration]",
-        ),
-    ],
-)
-def test_a_broken_entry_of_the_metrics_is_named(
-    edit: tuple[str, str], why: str, tmp_path: Path
-) -> None:
-    text = Path(catalog.__file__).with_name("metrics.toml").read_text("utf-8")
-    head, entries = text.split("\n[", 1)
-    entries = "\n[" + entries
-    assert edit[0] in entries
-    path = tmp_path / "metrics.toml"
-    path.write_text(head + entries.replace(*edit, 1), "utf-8")
-    with pytest.raises(UsageError) as error:
-        catalog.read_catalog(path)
-    assert f"{path}, entry [" in error.value.message
-    assert why in error.value.message
+def test_a_metric_feeds_one_figure() -> None:
+    specs = catalog.catalog().values()
+    first = [(spec.names[0], spec.per) for spec in specs]
+    assert len(set(first)) == len(first)
+    assert all(len(set(spec.names)) == len(spec.names) for spec in specs)

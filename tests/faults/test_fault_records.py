@@ -24,7 +24,6 @@ from workbench.evidence.records import (
     Captures,
     Record,
     Timing,
-    TimingHead,
     VariantRecord,
     timing_name,
 )
@@ -216,18 +215,6 @@ def test_a_key_that_stands_twice_is_refused(name: str) -> None:
     assert read(name, whole) == ""
 
 
-def test_a_head_reads_no_timing_that_has_a_key_twice() -> None:
-    """Of what ``list`` believes, ``ablate`` refused to read a line."""
-    whole = json.dumps(CONTENT[NAME := f"{SHAPE}/timings/{SESSION}"])
-    assert read(NAME, whole.encode(), TimingHead) == ""
-    for key in ("fingerprints", "planned", "nodes"):
-        again = f'"{key}": {json.dumps(CONTENT[NAME].get(key, 1))}, "{key}": '
-        twice = whole.replace(f'"{key}": ', again, 1)
-        assert f"has '{key}' twice" in read(NAME, twice.encode(), TimingHead)
-    twice = whole.replace('"sessions": [{', '"sessions": [{"alone": true, "alone": false, ', 1)
-    assert "has 'alone' twice" in read(NAME, twice.encode(), TimingHead)
-
-
 @pytest.mark.parametrize("kind", ["pipe", "loop", "large"])
 def test_a_journal_that_is_no_file_hangs_nothing(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
@@ -252,12 +239,11 @@ def test_a_line_of_a_newer_journal_is_named(tmp_path: Path, capsys: Capsys) -> N
     named = f"line {number} of journal.jsonl is passed over"
     told = f"{journal} is of schema 99; this workbench reads up to 1"
     for verb in (
-        *("status", "list", "check", "ablate", "ablate tiled --brief", "report", "show tiled"),
+        *("list", "check", "ablate", "ablate tiled --brief", "report", "show tiled"),
         *("advise tiled", "advise tiled --brief", "diff tiled padded", "profile tiled"),
         "ship tiled --as 1",
     ):
-        study = [] if verb == "status" else ["--study", "transpose"]
-        ended = main([*verb.split(), *study, "--project", str(root)])
+        ended = main([*verb.split(), "--study", "transpose", "--project", str(root)])
         assert ended == (2 if "ship" in verb else 0), verb
         shown = "".join(capsys.readouterr())
         assert named in shown, verb

@@ -23,7 +23,7 @@ from workbench.cuda.compiler import CUBIN_FOLDER, Compiled, Source
 from workbench.run import compilation
 from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu
-from workbench.run.process import compiler_environment, worker_environment
+from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, decode, write_job, write_turn
 from workbench.run.worker import startup
 from workbench.run.worker.startup import import_ahead, is_driver_in_use
@@ -273,30 +273,6 @@ def test_extensions_of_torch_are_left_to_the_worker_that_is_not_ended(
     (folder / "tried.py").write_text('FILE = "ext.py"\n')
     with compilers(tmp_path, ["ext", "ext[a=1]", "tried", *"abcd"], job):
         assert sorted(name for one in made for name in one.job[1]) == list("abcd")
-
-
-def test_extensions_are_found_again_by_the_next_measurement_of_a_command(tmp_path: Path) -> None:
-    """Under the same path, or ninja builds them anew; and no lock of a killed process is waited
-    for.
-    """
-    make(tmp_path / "ws", {"baseline": GOOD})
-    study = find_workspace(tmp_path / "ws").study()
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    told = []
-    for _ in range(2):
-        with scratch_folder(study, kept, extensions=True) as scratch:
-            place = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
-            assert not list(place.glob("*/lock"))
-            (place / "twice").mkdir(exist_ok=True)
-            (place / "twice" / "lock").touch()
-            (place / "twice" / "twice.so").write_text("built")
-            told.append(place)
-        assert (place / "twice" / "twice.so").is_file()
-    assert told[0] == told[1] == kept / "extensions"
-    with scratch_folder(study, kept) as scratch:
-        alone = Path(compiler_environment(scratch, {})["TORCH_EXTENSIONS_DIR"])
-    assert alone == scratch.resolve() / "extensions"
 
 
 def test_links_to_nothing_in_a_study_are_left_out(tmp_path: Path, capsys: Capsys) -> None:

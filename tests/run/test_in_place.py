@@ -15,7 +15,7 @@ from workbench.errors import (
     UsageError,
     with_hint,
 )
-from workbench.run.measurement import Listener, MeasuredPlan, Plan
+from workbench.run.measurement import Measurement, Plan
 from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker.correctness import judged
 from workbench.run.worker.output import Outputs, expected_of
@@ -305,7 +305,9 @@ def test_a_hint_is_recorded_and_printed_with_its_error() -> None:
         build=lambda name, **given: told.append(given),
         check=lambda name, shape, **given: told.append(given),
     )
-    made = Listener(cast(Any, None), Plan("s"), recorder, MeasuredPlan(), lambda event: None)
+    none = cast(Any, None)
+    made = Measurement(none, none, none, Plan("s"), lambda event: None)
+    made.recorder = recorder
     error = ErrorText(kind="", message="needs helion", hint="pip install helion")
     for phase in (Phase.BUILD, Phase.CHECK):
         made.take(Failed(variant="a", phase=phase, error=error))

@@ -14,7 +14,6 @@ from workbench.problems.problem import Problem
 from workbench.problems.writing import TrialFacts, write
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Learned, TrialJob
-from workbench.run.side_jobs import trial_of
 from workbench.study.model import Study
 from workbench.study.workspace import Workspace, find_workspace
 
@@ -56,7 +55,15 @@ def prepare(
     shapes = tuple(dict.fromkeys([name, *timed]))
     if not on_gpu:
         shapes = (min(problem.shapes, key=lambda n: problem.shapes[n].size),)
-    job = trial_of(study, shapes, problem.baseline.called, on_gpu=on_gpu, ranges=problem.ranges)
+    job = TrialJob(
+        study=study.name,
+        shapes=shapes,
+        baseline=study.ladder.steps[0].variant,
+        called=problem.baseline.called,
+        references=tuple(reference.name for reference in study.ladder.references),
+        device="cuda" if on_gpu else "cpu",
+        ranges=problem.ranges,
+    )
     began = time.monotonic()
     trial = called_once(executor, workspace, study, name, job)
     if on_gpu:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from statistics import fmean, median
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -516,30 +516,6 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         """Whether it has the sessions that were planned: a process that is killed leaves fewer."""
         return len(self.together) >= self.planned
 
-
-UNREAD = msgspec.Raw(b"")
-
-
-def _head(kind: type[Record], **read: Any) -> Any:
-    """A record of ``kind`` of which some fields are read, and the others kept as they are."""
-    fields = [
-        (field.name, read.get(field.name, msgspec.Raw))
-        + (() if field.required else (field.default if field.name in read else UNREAD,))
-        for field in msgspec.structs.fields(kind)
-    ]
-    return msgspec.defstruct(
-        f"{kind.__name__}Head", fields, bases=(Record,), namespace={"schema": kind.schema},
-        omit_defaults=True, kw_only=True, frozen=True,
-    )  # fmt: skip
-
-
-# What a timing is of, without its measurements: a quarter of the time to read.
-TimingHead = _head(
-    Timing,
-    fingerprints=dict[str, str],
-    sessions=tuple[_head(Session, alone=bool), ...],  # type: ignore[misc]
-    planned=Count,
-)
 
 PACKED = ".zst"  # at the end of the name of a file that is compressed
 

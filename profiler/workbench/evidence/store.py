@@ -26,7 +26,6 @@ from workbench.evidence.records import (
     Record,
     Timeline,
     Timing,
-    TimingHead,
     VariantRecord,
 )
 from workbench.study.files import (
@@ -322,14 +321,12 @@ def timeline_at(folder: EvidenceFolder, shape: str, variant: str) -> Timeline | 
 class RecordedShape:
     """The whole timings at a shape by their files, oldest first, and the captures by variant."""
 
-    timings: Mapping[str, Any]
+    timings: Mapping[str, Timing]
     captures: Mapping[str, CaptureIndex]
 
 
-def recorded_at(folder: EvidenceFolder, shape: str, *, samples: bool = True) -> RecordedShape:
-    """Read a shape. Without ``samples`` its timings are heads: a quarter of the time to read."""
-    kind: type[Any] = Timing if samples else TimingHead
-    timings = {path.name: read_record(path, kind) for path in folder.timing_files(shape)}
+def recorded_at(folder: EvidenceFolder, shape: str) -> RecordedShape:
+    timings = {path.name: read_record(path, Timing) for path in folder.timing_files(shape)}
     whole = {
         name: timing
         for name, timing in timings.items()  # a process that is killed leaves fewer sessions

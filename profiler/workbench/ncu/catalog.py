@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
-
-from workbench.errors import UsageError
 
 
 class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,34 +31,9 @@ class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache
 def catalog() -> Mapping[str, FigureSpec]:
-    return read_catalog(Path(__file__).with_name("metrics.toml"))
-
-
-def read_catalog(path: Path) -> Mapping[str, FigureSpec]:
-    """The figures by id. Raises UsageError naming the entry that is broken or stands twice."""
-    figures: dict[str, FigureSpec] = {}
-    entry_of: dict[tuple[object, ...], str] = {}
-    # An entry is parsed alone: the errors of tomllib name a line, and none of them an entry.
-    for text in re.split(r"^(?=\[)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
-        entry = text.partition("]")[0].strip("[")
-        try:
-            spec = msgspec.convert({"id": entry, **tomllib.loads(text)[entry]}, FigureSpec)
-        except (ValueError, KeyError, msgspec.ValidationError) as error:
-            raise broken(path, entry, str(error)) from None
-        if entry in figures:
-            raise broken(path, entry, "another entry has this id")
-        if not spec.names or len(set(spec.names)) < len(spec.names):
-            raise broken(path, entry, "names needs at least one metric, and each of them once")
-        same_metric = entry_of.setdefault((spec.names[0], spec.per), entry)
-        if same_metric != entry:
-            raise broken(path, entry, f"{spec.names[0]} is already the metric of [{same_metric}]")
-        figures[entry] = spec
-    return figures
-
-
-def broken(path: Path, entry: str, why: str) -> UsageError:
-    hint = f"the head of {path.name} says which keys an entry has"
-    return UsageError(f"{path}, entry [{entry}]: {why}", hint=hint)
+    """Return the figures by id."""
+    entries = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+    return {name: msgspec.convert({"id": name, **entries[name]}, FigureSpec) for name in entries}
 
 
 STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"

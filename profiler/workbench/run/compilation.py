@@ -16,7 +16,7 @@ from workbench.children import temporary_folder
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.gpu import own_folder
-from workbench.run.process import BUILDS, EXTENSIONS, Worker, WorkerEnd, run_worker
+from workbench.run.process import BUILDS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.study.files import disk_full, readable_text
 from workbench.study.model import Study, base_name
@@ -37,22 +37,21 @@ def empty_scratch(prefix: str = "workbench-") -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder(
-    study: Study, cubins: Path | None = None, *, extensions: bool = False
-) -> Iterator[Path]:
+def scratch_folder(study: Study, cubins: Path | None = None) -> Iterator[Path]:
     """Give a folder with a copy of the study's sources. Compiled kernels are kept in ``cubins``,
-    and taken from there, since one command may measure several times. ``extensions``: those of
-    torch are kept too, because nobody else builds any there meanwhile.
+    and taken from there, since one command may measure several times.
     """
     with empty_scratch() as scratch:
         if cubins is None:
             (scratch / BUILDS).mkdir()
         else:
             (scratch / BUILDS).symlink_to(cubins.resolve(), target_is_directory=True)
-            if extensions:
-                _share_extensions(cubins / EXTENSIONS, scratch / EXTENSIONS)
-                _copy_study(study, cubins)
-        _copy_study(study, scratch)
+        shutil.copytree(
+            study.folder,
+            scratch / "kernels" / study.name,
+            ignore=shutil.ignore_patterns("__pycache__"),
+            ignore_dangling_symlinks=True,  # such as an editor's lock
+        )
         yield scratch
 
 
@@ -68,25 +67,6 @@ def shared_builds(sources: str) -> Path:
             if other.stat().st_mtime < time.time() - KEPT_SECONDS:
                 shutil.rmtree(other)
     return folder
-
-
-def _copy_study(study: Study, folder: Path) -> None:
-    """Copy the files with their times, by which ninja knows what it has built."""
-    shutil.copytree(
-        study.folder,
-        folder / "kernels" / study.name,
-        ignore=shutil.ignore_patterns("__pycache__"),
-        ignore_dangling_symlinks=True,  # such as an editor's lock
-        dirs_exist_ok=True,
-    )
-
-
-def _share_extensions(kept: Path, there: Path) -> None:
-    """Share built extensions, without locks of processes that were ended while they built."""
-    kept.mkdir(exist_ok=True)
-    for lock in kept.glob("*/lock"):
-        lock.unlink()
-    there.symlink_to(kept.resolve(), target_is_directory=True)
 
 
 def params_of(study: Study, variants: Iterable[str]) -> dict[str, dict[str, Parameter]]:

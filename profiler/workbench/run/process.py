@@ -49,11 +49,11 @@ BUILDS = "builds"  # in the folder of a measurement: compiled kernels
 # Variables that name a folder, and the folder below the measurement's own. Its workers share what
 # is built there: what was checked is what is timed and profiled, and an autotuner chooses once.
 # They are no earlier run's, since what is kept there has the paths of the sources of that run.
-EXTENSIONS_DIR, EXTENSIONS = "TORCH_EXTENSIONS_DIR", "extensions"  # or ``scratch_folder``'s
+EXTENSIONS_DIR = "TORCH_EXTENSIONS_DIR"
 FOLDERS = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    EXTENSIONS_DIR: EXTENSIONS,
+    EXTENSIONS_DIR: "extensions",
     "CUTE_DSL_CACHE_DIR": "cute",
     "CUPY_CACHE_DIR": "cupy",
     "NUMBA_CACHE_DIR": "numba",

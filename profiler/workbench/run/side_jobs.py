@@ -28,21 +28,6 @@ from workbench.study.sources import virtual_name
 from workbench.words import INSTALL, Phase
 
 
-def trial_of(
-    study: Study, shapes: tuple[str, ...], called: str, *, on_gpu: bool, ranges: bool = False
-) -> TrialJob:
-    """On the GPU or else the CPU. ``called``: how the user knows what is tried."""
-    return TrialJob(
-        study=study.name,
-        shapes=shapes,
-        baseline=study.ladder.steps[0].variant,
-        called=called,
-        references=tuple(reference.name for reference in study.ladder.references),
-        device="cuda" if on_gpu else "cpu",
-        ranges=ranges,
-    )
-
-
 def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned:
     """Call a variant once, in a process of its own. ``builds`` keeps what is compiled for a later
     measurement by this process.
@@ -51,7 +36,7 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     EnvironmentLacks without torch.
     """
     require_torch()
-    with scratch_folder(study, builds, extensions=True) as scratch:
+    with scratch_folder(study, builds) as scratch:
         outcome = run_worker(scratch, job, bounds.TRIAL_SECONDS, lambda event: None)
     if outcome.silent_for and not outcome.of(Learned):
         raise GateFailed(
