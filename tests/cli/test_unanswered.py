@@ -172,4 +172,4 @@ def test_the_ci_script_wants_the_result(root: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 4
-    assert "wrote no gate-reports/gate.xml" in done.stderr
+    assert "wrote no gate-reports/gate.md" in done.stderr
