@@ -113,6 +113,17 @@ SQUARES = """def gradient(x):
     (x * x).sum().backward()
     return x.grad
 """
+WITH_GRAD = """def inputs():
+    return torch.randn(4, 8, device="cuda", requires_grad=True)
+
+
+def slope(x):
+    return 2 * x.detach()
+
+
+def reference(x):
+    return torch.autograd.grad((x * x).sum(), x)
+"""
 LAST = """last = []
 
 
@@ -130,6 +141,7 @@ RIGHT: dict[str, tuple[str, tuple[str, ...], str, float]] = {
     "a parameter that is None": (NONE, ("x=randn(4,8)", "bias=None"), "", 0.0),
     "a relative import without an init file": (RELATIVE, ("x=randn(4)",), "", 0.0),
     "a backward pass by autograd": (SQUARES, ("x=randn(4,8)",), "torch.add(x, x)", 1e-6),
+    "an input that requires a gradient": (WITH_GRAD, (), "", 1e-6),
     "a copy, which rounds nothing": (
         "def copy(x):\n    return x.clone()\n", ("x=randn(8,8,dtype=bfloat16)",), "", 0.0
     ),

@@ -73,7 +73,8 @@ def _copied_view(out: Any, arguments: Sequence[Any]) -> Any:
     if not _is_tensor(out) or any(out is argument for argument in arguments):
         return out
     memory = {v.untyped_storage().data_ptr() for v in arguments if _is_tensor(v)}
-    return out.contiguous().clone() if out.untyped_storage().data_ptr() in memory else out
+    is_view = out.untyped_storage().data_ptr() in memory
+    return out.clone(memory_format=torch.contiguous_format) if is_view else out
 
 
 class WithoutRuns(SourceFileLoader):
@@ -644,7 +645,8 @@ def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
         out = function(called_with)
     if not any(torch.equal(called_with[name], inputs[name]) for name in changed):
         out = afterwards(called_with, out, changed)
-    return torch.utils._pytree.tree_map(_double, only(out))
+    detached = torch.utils._pytree.tree_map(lambda v: v.detach() if _is_tensor(v) else v, only(out))
+    return torch.utils._pytree.tree_map(_double, detached)
 
 
 def _copied(value: Any) -> Any:
@@ -655,9 +657,7 @@ def _double(value: Any) -> Any:
     """A tensor in float64; integers and truth values as they are."""
     if isinstance(value, Empty) and value.dtype.is_floating_point:
         return replace(value, dtype=torch.float64, make=None)
-    if not _is_tensor(value):
-        return value
-    return value.detach().double() if value.is_floating_point() else value.detach()
+    return value.double() if _is_tensor(value) and value.is_floating_point() else value
 
 
 def accepted(check: Callable[[Any, Any], Any], inputs: Inputs, out: Any) -> str:
@@ -724,8 +724,9 @@ class Network:
     def of(self, arguments: Iterable[Any], *, exact: bool) -> Any:
         if exact not in self._made:
             tensors = [v for v in arguments if isinstance(v, torch.Tensor | Empty)]
-            with same_draws(), torch.device(tensors[0].device if tensors else "cuda"):
-                model = self.made()
+            device = tensors[0].device if tensors else torch.device("cuda")
+            with same_draws(), device:
+                model = self.made().to(device)
             self._made[exact] = model.double() if exact else model
         return self._made[exact]
 
@@ -745,7 +746,7 @@ class Network:
         made = getattr(file, name)(*init)
         if not isinstance(made, torch.nn.Module):
             raise UsageError(f"{file.path.name}: {name} is no torch.nn.Module")
-        return made.to(torch.get_default_device())
+        return made
 
 
 class Layer(Network):
