@@ -148,6 +148,13 @@ def test_load_inline_without_nvcc_is_told(study: Path) -> None:
     assert ninja.hint == "pip install ninja"
 
 
+def test_cupys_functions_get_the_line_that_calls_them() -> None:
+    told = describe(TypeError("Unsupported type <class 'torch.Tensor'>"))
+    assert told.message == "CuPy takes no tensor of torch"
+    assert "torch.from_dlpack(NAME(cupy.from_dlpack(x)))" in told.hint
+    assert "cupy.cuda.ExternalStream" in told.hint
+
+
 @pytest.mark.parametrize(
     ("said", "place"),
     [

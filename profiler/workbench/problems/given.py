@@ -36,7 +36,7 @@ else:
         """Imports torch at its first use: the command line reads a study without it."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(importlib.import_module("torch"), name)
+            return getattr(sys.modules.get("torch") or importlib.import_module("torch"), name)
 
     torch = Torch()
 

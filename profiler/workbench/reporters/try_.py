@@ -132,13 +132,8 @@ def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) 
 
 def checked_by(problem: Problem, trial: Learned) -> str:
     against = "itself" if problem.itself else problem.against or "its reference"
-    if trial.exact:
-        text = f"checked against {against} in float64"
-    else:
-        text = f"checked against {against} in its own precision: {trial.refusal}"
-    if problem.itself:
-        text += ": --vs names another"
-    return text
+    how = "float64" if trial.exact else f"its own precision: {trial.refusal}"
+    return f"checked against {against} in {how}{': --vs names another' * problem.itself}"
 
 
 def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:

@@ -258,4 +258,12 @@ def _driver(error: BaseException) -> tuple[str, str] | None:
     return "needs a GPU: there is no NVIDIA driver here", "try it where there is one"
 
 
-SAYS = (_package, _triton, _nvcc, _memory, _driver)
+def _cupy(error: BaseException) -> tuple[str, str] | None:
+    """A function that takes arrays of CuPy, and was called with tensors of torch."""
+    if "Unsupported type <class 'torch" not in str(error):
+        return None
+    hint = "try a function with return torch.from_dlpack(NAME(cupy.from_dlpack(x)))"
+    return f"CuPy takes no tensor of torch{_at(place(error))}", f"{hint}; {STREAM_HINT}"
+
+
+SAYS = (_package, _triton, _nvcc, _memory, _driver, _cupy)
