@@ -465,7 +465,7 @@ def test_show_gives_the_account_on_a_terminal() -> None:
     out = output_of("show fix2")
     assert "Against fix1: 2.17x = 0.945x (more instructions) × 1.16x (higher issue rate)" in out
     assert "| all (the duration) | 212 | 97.8 |" in out
-    assert "| Active warps per scheduler (warp), and likewise: Achieved occupancy | 1.00 |" in out
+    assert "| Active warps per scheduler (warp) | 1.00 |" in out
 
 
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
