@@ -92,7 +92,7 @@ PARSED = (
     *("--on", "workbench mcp", "workbench new tiled", "report --html", "report --open"),
     *("doctor --json", "doctor --brief", "bisect fix11", "bisect VARIANT", "ablate --study att"),
     *("build 'fix2[warps=2|4]'", "build fix2", "workbench profile -- ", "{stem}.ncu-rep"),
-    *("workbench profile --keep", "--keep mine", "--study mine", "gate --env"),
+    *("profile --timeline", "profile --keep", "--keep mine", "--study mine", "gate --env"),
 )
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",

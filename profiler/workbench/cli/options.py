@@ -455,7 +455,7 @@ class ShipOptions(OfStudy):
     name: str = option("--as", "Name of the package.", "NAME", default=MISSING)
     to: Path | None = option("--to", "Folder to write the package to; default: ./NAME.", "DIR")
     definition: str | None = option(
-        "--definition", "Also write solution.json for this definition of FlashInfer-Bench.", "NAME"
+        "--definition", "Write solution.json for FlashInfer-Bench, too.", "NAME"
     )
     gpu: GpuName = None
     json: Json = False

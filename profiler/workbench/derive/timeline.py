@@ -146,4 +146,4 @@ def call_timeline(launches: Sequence[TracedLaunch]) -> CallTimeline:
     ends = [start + one.span_us for start, one in zip(starts, every, strict=True)]
     gaps = [start - end for start, end in zip(starts[1:], ends, strict=False)]
     waits = all(gap >= 0 for gap in gaps) and all(launch.in_graph for launch in launches)
-    return CallTimeline(every, max(ends), sum(gaps) if waits else 0.0)
+    return CallTimeline(every, max(ends), math.fsum(gaps) if waits else 0.0)
