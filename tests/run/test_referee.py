@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import struct
@@ -235,6 +236,19 @@ def test_a_referee_that_is_stopped_has_no_time(monkeypatch: Patch) -> None:
     _, answer = made.witnesses(["liar"], lambda name: None)
     assert answer.microseconds is None
     assert answer.unmeasured.startswith("the referee was interrupted at the end of")
+
+
+@pytest.mark.parametrize(("every", "has_time"), [(5, True), (2, False)])
+def test_a_busy_machine_leaves_a_time(every: int, has_time: bool, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+    replays = itertools.count()
+    taken = property(lambda replay: next(replays) // 4 % every == 0)  # a round of each kind
+    monkeypatch.setattr(module.GatedReplay, "interrupted", taken)
+    made = Played(sessions_job(controls=("baseline",)), "baseline")
+    made.lies = HONEST
+    _, answer = made.witnesses(["liar"], lambda name: None)
+    assert (answer.microseconds is not None) == has_time
+    assert ("interrupted" in answer.unmeasured) == (not has_time)
 
 
 def test_who_kills_what_measures_ends_itself_alone(monkeypatch: Patch) -> None:
