@@ -118,13 +118,12 @@ def own_settings(module: str) -> Iterator[dict[int, Any]]:
     before = [*map(_value, SETTINGS)]
     for place, value in own.items():
         _put(place, value)
-    at_start = [own.get(place, value) for place, value in enumerate(before)]
+    at_start = dict(enumerate(before)) | own
     _inside = True
     try:
         yield own
     finally:
-        for place, setting in enumerate(SETTINGS):
-            now = _value(setting)
+        for place, now in enumerate(map(_value, SETTINGS)):
             if now != before[place]:
                 _put(place, before[place])
             if now != at_start[place]:
@@ -134,14 +133,7 @@ def own_settings(module: str) -> Iterator[dict[int, Any]]:
 
 def keep_settings(module: ModuleType) -> ModuleType:
     """The functions of a variant or a study have the settings that their code makes."""
-
-    def kept(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
-            with own_settings(module.__name__):
-                return function(*arguments, **named)
-
-        return called
-
+    kept = own_settings(module.__name__)  # anew at each call
     for name in ("run", "inputs", "reference", "exact", "plain", "accepts"):
         if callable(function := getattr(module, name, None)):
             setattr(module, name, kept(function))
