@@ -152,8 +152,8 @@ def _paired(
     before: str, after: str, origin: str, old: Mapping[str, Listing], new: Mapping[str, Listing]
 ) -> MachineCodeResult:
     if len(old) == len(new) == 1 and set(old) != set(new):
-        ((one, listing),), ((other, listing_after),) = old.items(), new.items()
-        code = KernelCode(f"{one} → {other}", machine_code_diff(listing, listing_after))
+        ((kernel, listing),), ((other, listing_after),) = old.items(), new.items()
+        code = KernelCode(f"{kernel} → {other}", machine_code_diff(listing, listing_after))
         return MachineCodeResult(before, after, origin, (code,))
     shared = [name for name in old if name in new]
     return MachineCodeResult(

@@ -106,15 +106,15 @@ def collectable(
     """Return those whose packages are all installed, in each of ``toolchains`` where these measure;
     others are reported, once.
     """
-    found = []
+    names = []
     for name in variants:
         needs = study.variants[name].needs
         here = not toolchains and needs and executor.package_version(needs)
         if needs and not (here or (toolchains and all(needs in t.versions for t in toolchains))):
             executor.note_once(f"{name} is not collected: {needs} is not installed here")
         else:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def plan(
@@ -319,8 +319,8 @@ def check_row(
     """``status`` is that of one that was not ``found``."""
     bound = tolerance_at(study.tolerance, study.shapes[shape])
     row = CheckRow(name, shape, status, bound.absolute, bound.relative)
-    known = CheckOutcome.__struct_fields__ if outcome else ()
-    return replace(row, **{field: getattr(outcome, field) for field in known})
+    fields = CheckOutcome.__struct_fields__ if outcome else ()
+    return replace(row, **{field: getattr(outcome, field) for field in fields})
 
 
 def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> CheckedStudy:

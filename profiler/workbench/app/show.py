@@ -234,10 +234,10 @@ def one_kernel(kernels: list[LaunchGroup], report: Report) -> Launch:
 
 
 def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
-    one, was = read(before, pair.before)
+    first, was = read(before, pair.before)
     other, now = read(after, pair.after)
-    comparison = compare_captures(one, other, SIDES, computed=(was.figures, now.figures))
-    return PairRead(was, now, comparison, lines_between(one, other, pair))
+    comparison = compare_captures(first, other, SIDES, computed=(was.figures, now.figures))
+    return PairRead(was, now, comparison, lines_between(first, other, pair))
 
 
 def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
@@ -267,8 +267,8 @@ def pairs(before: Report, after: Report, kernel: str | None, launch: str | None)
             f"--launch '{launch}' is no pair of launches",
             hint="one of A and one of B, such as 0:3; `workbench show FILE` counts them",
         )
-    (one,), (other,) = pick_launch(before, int(numbers[1])), pick_launch(after, int(numbers[2]))
-    return Matching((LaunchPair(one, other, BY_HAND),), (), ())
+    (first,), (other,) = pick_launch(before, int(numbers[1])), pick_launch(after, int(numbers[2]))
+    return Matching((LaunchPair(first, other, BY_HAND),), (), ())
 
 
 def require_pairs(matching: Matching) -> None:

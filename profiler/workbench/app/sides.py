@@ -181,8 +181,8 @@ def recorded_anew(base: Side, head: Side, name: str) -> bool:
         return False
     if base.without_report(name) or head.without_report(name):
         return False
-    one, other = base.index(name), head.index(name)
-    return bool(one and other and (one.sha256, one.range) != (other.sha256, other.range))
+    before, other = base.index(name), head.index(name)
+    return bool(before and other and (before.sha256, before.range) != (other.sha256, other.range))
 
 
 def build_all(

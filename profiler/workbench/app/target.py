@@ -266,13 +266,13 @@ def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) 
         return sum(latest([folder], target.shape) is not None for target in targets)
 
     of = folder or max([targets[0].folder, *recorded(targets[0])], key=held)
-    found: list[Target] = []
+    kept: list[Target] = []
     for target in targets:
         if latest([of], target.shape) is not None:
-            found.append(replace(target, folder=of))
+            kept.append(replace(target, folder=of))
         else:
             target.note(f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}")
-    return found
+    return kept
 
 
 def recorded(target: Target) -> list[EvidenceFolder]:
@@ -294,12 +294,12 @@ def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Targe
         from workbench.run import machine
 
         lacks = machine.why_not_measuring()
-        known = [each for each in study.shapes if latest(folders, each)]
+        shapes = [each for each in study.shapes if latest(folders, each)]
         raise EnvironmentLacks(
             f"no evidence is recorded for {study.name} at {name}, and nothing can be measured "
             f"here: {lacks.message}",
-            hint=f"recorded shapes: {', '.join(known)}"
-            if known
+            hint=f"recorded shapes: {', '.join(shapes)}"
+            if shapes
             else "measure it where there is a GPU and ncu, or `--on HOST`; see `workbench doctor`",
         )
     return Target(executor, workspace, study, name, folder, False)

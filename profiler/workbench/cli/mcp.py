@@ -170,11 +170,11 @@ def parameters(tool: Tool) -> dict[str, Parameter]:
 
 def schema(tool: Tool) -> dict[str, object]:
     """JSON Schema of a tool's arguments."""
-    known = parameters(tool)
-    required = [name for name, each in known.items() if each.is_required]
+    by_name = parameters(tool)
+    required = [name for name, each in by_name.items() if each.is_required]
     return {
         "type": "object",
-        "properties": {name: each.schema for name, each in known.items()},
+        "properties": {name: each.schema for name, each in by_name.items()},
         **({"required": required} if required else {}),
     }
 

@@ -106,7 +106,7 @@ def _serve(calls: socket.socket) -> None:
     import_module("workbench.cli.main").command()
     import_module("workbench.ncu.catalog").catalog()
     gc.freeze()
-    own = os.getpid()
+    server = os.getpid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a call
     while True:
         data, ends, _, _ = socket.recv_fds(calls, 1, 3, socket.MSG_CMSG_CLOEXEC)
@@ -114,27 +114,27 @@ def _serve(calls: socket.socket) -> None:
             return
         if not os.fork():
             calls.close()
-            _call(own, *ends)
+            _call(server, *ends)
         for end in ends:
             os.close(end)
 
 
 def _call(parent: int, control: int, *streams: int) -> None:
     """Run a verb as ``python -m workbench`` does, and never return."""
-    code, own, channel = 1, os.getpid(), socket.socket(fileno=control)
+    code, server, channel = 1, os.getpid(), socket.socket(fileno=control)
     try:
         children.end_with(parent, signal.SIGTERM)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for number, end in enumerate(streams, start=1):
             os.dup2(end, number)
             os.close(end)
-        channel.sendall(b"%d\n" % own)
+        channel.sendall(b"%d\n" % server)
         sys.argv[1:] = json.loads(channel.makefile("rb").readline())
         try:
             runpy.run_module("workbench", run_name="__main__")
         except SystemExit as end:
             code = int(end.code or 0)
-        if os.getpid() == own:  # not the verb itself, which is below
+        if os.getpid() == server:  # not the verb itself, which is below
             channel.sendall(b"%d\n" % code)
     finally:
         os._exit(code)

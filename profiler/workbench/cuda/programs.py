@@ -186,9 +186,9 @@ def entries(text: str) -> dict[str, Entry]:
     macros = "|".join(["__global__", *_OF_KERNEL.findall(text)])
     marked = re.compile(rf"\b(?:{macros})\b(?P<call>\s*\(\w*\))?")
     for item in items(text):
-        if item.is_function and (found := marked.search(item.head)):
+        if item.is_function and (marks := marked.search(item.head)):
             template, head = _template(item.head)
-            head = head.replace(found[0], "void") if found["call"] else head
+            head = head.replace(marks[0], "void") if marks["call"] else head
             while match := _ATTRIBUTE.search(head):
                 head = head[: match.start()] + head[_closed(head, match.end() - 1) :]
             before, _, after = head.partition("(")

@@ -171,9 +171,9 @@ class Places:
     def called_at(self, pc: int) -> Place | None:
         """The line of the kernel's own file that called it, for a helper of another file."""
         chain = self.chain(pc)
-        own = chain[-1].file if chain else ""
-        call = next((frame for frame in chain[1:] if frame.file == own), None)
-        file = lasting_name(own)
+        kernel_file = chain[-1].file if chain else ""
+        call = next((frame for frame in chain[1:] if frame.file == kernel_file), None)
+        file = lasting_name(kernel_file)
         return (file, call.line) if call and file != self.itself(pc)[0] else None
 
     def waiting(self, pc: int, counter: str) -> int:

@@ -135,9 +135,9 @@ def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
     bare = entry.name.rpartition("::")[2]
     launch = f"{bare}{instance}<<<cdiv({size}, 256), 256>>>({names})"
     hint = as_options(bare, wanted, launch)
-    own = [whole for name, whole in launches(text) if name.rpartition("::")[2] == bare]
-    if own:
-        hint += f"\n      the file launches it as {own[0]}: write its sizes as numbers or inputs"
+    calls = [whole for name, whole in launches(text) if name.rpartition("::")[2] == bare]
+    if calls:
+        hint += f"\n      the file launches it as {calls[0]}: write its sizes as numbers or inputs"
     if re.search(r"\bmain\s*\(", text):
         program = path.with_suffix("")
         hint += (

@@ -117,8 +117,8 @@ def _read(request: Request) -> Problem:
     taken = [item for item in made if item.name not in defaults]
     settings: dict[str, Parameter | None] = {}
     if constructor is not None:
-        own = {*parameters(constructor)} - {*names}
-        settings = {item.name: item.value for item in taken if item.name in own}
+        settable = {*parameters(constructor)} - {*names}
+        settings = {item.name: item.value for item in taken if item.name in settable}
         taken = [item for item in taken if item.name not in settings]
         if missing := [n for n in required_parameters(constructor) if n not in settings]:
             raise UsageError(

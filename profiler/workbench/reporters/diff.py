@@ -106,8 +106,8 @@ def page(result: ReportPairResult) -> PageContent:
     read = []
     for group in result.matching.groups[:MOST]:
         launches_ = group.typical.before, group.typical.after
-        one, other = (profiled(*each) for each in zip(reports, launches_, strict=True))
-        read.append((_read(result, group), one, other))
+        first, other = (profiled(*each) for each in zip(reports, launches_, strict=True))
+        read.append((_read(result, group), first, other))
     return diff_page(reports, result.matching, result.warnings, read)
 
 

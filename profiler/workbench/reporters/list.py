@@ -103,12 +103,12 @@ def _places(evidence: Sequence[EvidenceState]) -> str:
 
 def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
     """The variant of each module without parameters, else its first, and how many others it has."""
-    found = []
+    shown = []
     for name, every in grouped((base_name(each.variant), each) for each in variants).items():
         first = next((one for one in every if one.variant == name), every[0])
         more = f" (+{len(every) - 1})" if len(every) > 1 else ""
-        found.append(replace(first, variant=first.variant + more))
-    return found
+        shown.append(replace(first, variant=first.variant + more))
+    return shown
 
 
 def listing(listed: ListedStudy, *, wide: bool) -> Section:

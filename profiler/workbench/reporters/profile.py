@@ -31,12 +31,12 @@ def data(result: Result) -> object:
     if isinstance(result, TracedProgram):
         return result
     if isinstance(result, ProgramResult):
-        known = [answers.listed(group) for group in result.listed]
+        rows = [answers.listed(group) for group in result.listed]
         return answers.ProgramAnswer(
             program=result.command,
             failure=result.failure,
             missing=result.missing,
-            listed=known,
+            listed=rows,
             profile=show.report(result.full),
             study=result.steps,
         )

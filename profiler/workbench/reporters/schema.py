@@ -204,8 +204,8 @@ def of_json(verb: str) -> Data:
     for name in needed:
         inside = REFERENCE.findall(json.dumps(every[name]))
         needed += [each for each in dict.fromkeys(inside) if each not in needed]
-    own = {"title": f"workbench {verb} --json", "$ref": f"#/$defs/{verb}"}
-    return {**kept, **own, "$defs": {name: every[name] for name in needed}}
+    head = {"title": f"workbench {verb} --json", "$ref": f"#/$defs/{verb}"}
+    return {**kept, **head, "$defs": {name: every[name] for name in needed}}
 
 
 def text(verb: str) -> str:

@@ -256,8 +256,8 @@ def diff(
     """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
     if changes.has_costs and changes.hunks:
         yield [(clip(printable(HEADING.format(*names)), width), "dim")]
-    known = [(file, hunk) for file in changes.files for hunk in file.hunks]
-    for file, hunk in sorted(known, key=lambda pair: -weight(pair[1])):
+    pairs = [(file, hunk) for file in changes.files for hunk in file.hunks]
+    for file, hunk in sorted(pairs, key=lambda pair: -weight(pair[1])):
         yield [("", "")]
         yield from hunk_lines(file, hunk, width, paths)
     if not changes.hunks:

@@ -546,10 +546,10 @@ def important(changes: SourceDiff) -> list[tuple[Hunk, list[Marked]]]:
     """Changed lines of the costliest hunks, in their order: those with the most stall time, and the
     added ones with most words that the parent does not have, since what is fast has no stalls.
     """
-    known = hunks.costliest(changes) or [h for h in changes.hunks if not h.comments_only]
+    costly = hunks.costliest(changes) or [h for h in changes.hunks if not h.comments_only]
     every = [
         (number, place, marked)
-        for number, hunk in enumerate(known[:MOST_HUNKS])
+        for number, hunk in enumerate(costly[:MOST_HUNKS])
         for place, marked in enumerate(signed(list(hunk.rows)))
         if marked[0] != " " and marked[1].code
     ]
@@ -566,7 +566,7 @@ def important(changes: SourceDiff) -> list[tuple[Hunk, list[Marked]]]:
     shown = sorted([*shown, *rest[: MOST_LINES - len(shown)]], key=lambda item: item[:2])
     return [
         (hunk, [marked for n, _, marked in shown if n == number])
-        for number, hunk in enumerate(known[:MOST_HUNKS])
+        for number, hunk in enumerate(costly[:MOST_HUNKS])
         if any(n == number for n, _, _ in shown)
     ]
 

@@ -124,8 +124,8 @@ class JobWorker:
 
     def each(self, variants: Sequence[str], phase: Phase, work: Callable[[str], None]) -> None:
         """Do one phase of all variants that have not failed. A failure ends that variant alone."""
-        known = self.job.known if phase == Phase.CHECK else ()
-        for name in [name for name in variants if name not in {*self.failed, *known}]:
+        checked = self.job.known if phase == Phase.CHECK else ()
+        for name in [name for name in variants if name not in {*self.failed, *checked}]:
             self.journal.current(name)
             compiling = is_compiling(self.sources(name))
             self.journal.write(Start(variant=name, phase=phase, compiling=compiling))

@@ -161,13 +161,13 @@ def marked(source: str, module: Path) -> str:
     for file in files:
         theirs = file.read_text(errors="replace").splitlines()
         blocks = SequenceMatcher(None, mine, theirs, autojunk=False).get_matching_blocks()
-        found = [(b.a, b.b, b.size) for b in blocks if b.size >= LEAST]
-        total = sum(size for *_, size in found)
+        same = [(b.a, b.b, b.size) for b in blocks if b.size >= LEAST]
+        total = sum(size for *_, size in same)
         if total > best[0]:
-            best = (total, virtual_name(module.parent.name, file.name), found)
-    _, name, found = best
-    starts = {at: f'#line {line + 1} "{name}"' for at, line, _ in found}
-    ends = {at + size: f'#line {at + size + 1} "{module.stem}.generated"' for at, _, size in found}
+            best = (total, virtual_name(module.parent.name, file.name), same)
+    _, name, same = best
+    starts = {at: f'#line {line + 1} "{name}"' for at, line, _ in same}
+    ends = {at + size: f'#line {at + size + 1} "{module.stem}.generated"' for at, _, size in same}
     parts: list[str] = []
     for at, line in enumerate(mine):
         place = starts.get(at) or ends.get(at)
@@ -228,14 +228,14 @@ def lines_of_users(code: str) -> str:
         return f"{file.get('directory', '')}/{file.get('filename', '')}"
 
     def own(number: str) -> str:
-        found = number
+        place = number
         for _ in range(MOST_CALLS):
-            if not is_library(file_of(found)):
-                return found
-            above = fields[found].get("inlinedAt", "")
+            if not is_library(file_of(place)):
+                return place
+            above = fields[place].get("inlinedAt", "")
             if kinds.get(above) != "DILocation":
                 return number
-            found = above
+            place = above
         return number
 
     bodies = {number: body for number, kind, body in ENTRY.findall(code) if kind == "DILocation"}

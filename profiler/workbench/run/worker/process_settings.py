@@ -111,23 +111,23 @@ def own_settings(module: str) -> Iterator[dict[int, Any]]:
     no other's: as in a process of its own. A variant's modules, loaded anew, are one.
     """
     global _inside
-    own = _own.setdefault(LOADED.sub("", module), {})
+    theirs = _own.setdefault(LOADED.sub("", module), {})
     if _inside:
-        yield own
+        yield theirs
         return
     before = [*map(_value, SETTINGS)]
-    for place, value in own.items():
+    for place, value in theirs.items():
         _put(place, value)
-    at_start = dict(enumerate(before)) | own
+    at_start = dict(enumerate(before)) | theirs
     _inside = True
     try:
-        yield own
+        yield theirs
     finally:
         for place, now in enumerate(map(_value, SETTINGS)):
             if now != before[place]:
                 _put(place, before[place])
             if now != at_start[place]:
-                own[place] = now
+                theirs[place] = now
         _inside = False
 
 

@@ -414,11 +414,11 @@ class Neighbours:
             for index, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
                 to, dtype = pieces_in_memory(inputs[name]), self.like[name].dtype
-                own = secret(replay, call, index, chain)
+                call_secret = secret(replay, call, index, chain)
                 for first in range(0, len(source), AT_ONCE):
                     rows = slice(first, min(first + AT_ONCE, len(source)))
                     pieces = torch.arange(rows.start, rows.stop, device=source.device)
-                    by = factors(own, pieces * (not self.whole))
+                    by = factors(call_secret, pieces * (not self.whole))
                     to[rows] = scaled(source[rows], dtype, by)
         return inputs
 
