@@ -2,13 +2,11 @@
 
 python -m benchmarks.carried pack FOLDER --nvrtc 13.0.88 13.5.37 --triton 3.6.0 3.9.0
 python -m benchmarks.carried time FOLDER OUT [--study attention] [--same] [--sessions 6]
-python -m benchmarks.carried tables
 
 ``pack`` needs no GPU. It compiles what TIMED lists, as a launch at that shape would. ``time`` makes
 two environments that load these binaries, checks the variants, and times them in sessions that
 alternate. ``--same`` times the older one twice, an A/A control. Each writes a JSON file into OUT.
 Triton's kernels are launched by the installed version: their parameters must be the same.
-``tables`` writes docs/gate.md from benchmarks/recorded/toolchains.json.
 """
 
 from __future__ import annotations
@@ -21,17 +19,15 @@ import signal
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks import carried_load
-from benchmarks.claims import at_most
 from benchmarks.toolchains import ARCH, environment
 from cuda.pathfinder import load_nvidia_dynamic_lib
 from msgspec import structs
-from tools.pages import DOCS, ROOT, table, with_part, write
+from tools.pages import ROOT
 
 from workbench.app.executor import Local, Reporter, Task
 from workbench.app.sides import build_all, side_of
@@ -45,11 +41,7 @@ from workbench.run.repository import Commit
 from workbench.run.toolchains import Toolchain, toolchain_of
 from workbench.study.workspace import Workspace, find_workspace
 
-Row = Mapping[str, Any]
 LABELS = ("old", "new")
-RECORDED = ROOT / "benchmarks" / "recorded" / "toolchains.json"
-PAGE = DOCS / "gate.md"
-LEAST = 0.03  # of a time: a smaller change is counted, and not listed
 # A study's variants, at the shape at which they are timed.
 TIMED = {
     ("attention", "b2h8s512d64"): "fix1 fix2 fix3 fix4 fix5 fix6 fix7 fix8 fix9 fix10 "
@@ -190,54 +182,8 @@ def time_all(folder: Path, out: Path, studies: Sequence[str], same: bool, sessio
         )
         scratch.with_suffix(".json").write_text(json.dumps(rows, indent=1))
         for row in rows:
-            print(row["variant"], f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]")
-
-
-# ---- published
-def change(row: Row) -> float:
-    return float(row["ratio"]) - 1
-
-
-def is_clear(row: Row) -> bool:
-    """Whether the time changed by more than LEAST, and its interval excludes 1."""
-    return abs(change(row)) > LEAST and not row["low"] <= 1 <= row["high"]
-
-
-def width(row: Row) -> float:
-    """Half of the interval: a change that is smaller can be missed."""
-    return float(row["high"] - row["low"]) / 2
-
-
-def tables(rows: Sequence[Row]) -> str:
-    """Changed times, and how many did not; rows without a compiler are A/A controls."""
-    changed = sorted(filter(is_clear, rows), key=change)
-    upgrades = [row for row in rows if row["upgrade"]]
-    controls = [row for row in rows if not row["upgrade"]]
-    alarms = [row for row in controls if is_clear(row)]
-    listed = (
-        (
-            row["upgrade"],
-            f"{row['study']} `{row['variant']}`",
-            row["code"],
-            f"{row['old_us']:.2f} → {row['new_us']:.2f}",
-            f"{row['ratio']:.3f} [{row['low']:.3f}, {row['high']:.3f}]",
-        )
-        for row in changed
-        if row["upgrade"]
-    )
-    head = ("upgrade", "variant", "machine code", "µs", "speed")
-    widths = sorted(map(width, rows))
-    bound = at_most(len(alarms), len(controls))
-    lines = (
-        table(head, listed, left=3),
-        "",
-        f"- {len(upgrades) - len(changed) + len(alarms)} other variants changed by less than "
-        f"{LEAST:.0%} or not clearly.",
-        f"- {len(controls)} A/A controls: {len(alarms)} alarms, at most {bound:.0%} at 95 %.",
-        f"- Half of an interval: {median(widths):.1%} in the median, {widths[-1]:.1%} at most.",
-        "",
-    )
-    return "\n".join(lines)
+            interval = [row["low"], row["high"]] if row["sessions"] > 1 else "one session"
+            print(row["variant"], f"{row['ratio']:.3f}", interval)
 
 
 def main() -> None:
@@ -253,16 +199,12 @@ def main() -> None:
     timing.add_argument("--study", action="append", default=[])
     timing.add_argument("--same", action="store_true")
     timing.add_argument("--sessions", type=int, default=6)
-    verbs.add_parser("tables")
     given = parser.parse_args()
     if given.verb == "pack":
         pack(given.folder.resolve(), given.nvrtc, given.triton)
-    elif given.verb == "time":
+    else:
         folder, out = given.folder.resolve(), given.out.resolve()
         time_all(folder, out, given.study, given.same, given.sessions)
-    else:
-        made = tables(json.loads(RECORDED.read_text()))
-        write({PAGE: with_part(PAGE.read_text("utf-8"), "upgrades", made)})
 
 
 if __name__ == "__main__":
