@@ -78,12 +78,12 @@ def test_inputs_that_a_call_changes_are_written_whole(
 ) -> None:
     inputs = around.inputs()
     table = around.input_tables(inputs)
-    assert table.given is not None
+    assert table.floats is not None
     assert table.restored is not None
-    assert table.given[:, 0].tolist() == [inputs[name].data_ptr() for name in "ac"]
+    assert table.floats[:, 0].tolist() == [inputs[name].data_ptr() for name in "ac"]
     assert table.restored[:, 0].tolist() == [inputs["b"].data_ptr()]
     around.write(table, 7)
-    assert [given[0] for _, _, given in launched] == [table.given, table.restored]
+    assert [given[0] for _, _, given in launched] == [table.floats, table.restored]
     launched.clear()
     around.restore(table, 7)
     assert [given[0] for _, _, given in launched] == [table.restored]
@@ -138,7 +138,7 @@ def test_structured_inputs_are_scaled_as_a_whole(around: Neighbours) -> None:
     """A factor for each piece would leave no positive definite matrix."""
     around.whole = True
     table = around.input_tables(around.inputs())
-    assert not_none(table.given)[:, 4].tolist() == [3 | module.WHOLE] * 2
+    assert not_none(table.floats)[:, 4].tolist() == [3 | module.WHOLE] * 2
     draw = module.secret(3, 5, module.DRAW) % DRAWS
     ratio = around.written(3, 5)["c"] / around.sources["c"][draw]
     assert 0.75 <= float(ratio.min()) <= 1

@@ -51,7 +51,7 @@ def test_they_are_in_common_and_in_no_table() -> None:
     assert one["w"].data_ptr() == other["w"].data_ptr()
     assert one["x"].data_ptr() != other["x"].data_ptr()
     table = around.input_tables(one)
-    assert not_none(table.given)[:, 0].tolist() == [one["x"].data_ptr()]
+    assert not_none(table.floats)[:, 0].tolist() == [one["x"].data_ptr()]
 
 
 def test_renewed_they_have_other_values_in_the_same_place() -> None:

@@ -79,12 +79,10 @@ def _tail(launch: LaunchTimeline) -> Fault:
     stage, change = Stage.IMBALANCE, Change.BALANCE
     if 0 < launch.slow_blocks <= max(1, FEW * launch.blocks) and ends[block] == max(ends):
         times, sm = launch.longest_us / launch.median_us, columns.sms[block]
-        code, message = (
-            "timeline.slow_block",
-            (
-                f"block {block} on SM {sm} takes {launch.longest_us:.3g} µs, {times:.2g} times the "
-                f"median block ({launch.slow_blocks} of {launch.blocks} are slow)"
-            ),
+        code = "timeline.slow_block"
+        message = (
+            f"block {block} on SM {sm} takes {launch.longest_us:.3g} µs, {times:.2g} times the "
+            f"median block ({launch.slow_blocks} of {launch.blocks} are slow)"
         )
         values |= {"block": block, "sm": sm, "times_median": times, "slow": launch.slow_blocks}
     elif spread >= UNEVEN:

@@ -118,5 +118,5 @@ def use_torch() -> None:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1]
-    use_torch() if given == "torch" else use_kernel("" if given == "kernel" else given)
+    test = sys.argv[1]
+    use_torch() if test == "torch" else use_kernel("" if test == "kernel" else test)

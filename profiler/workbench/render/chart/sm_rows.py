@@ -14,7 +14,7 @@ from workbench.render.numbers import microseconds, percent
 from workbench.words import grouped
 
 HEIGHT, THICKEST = 200.0, 6  # of all SMs, about, and of one
-STEP = 2.0  # pixels: the least that is told apart in time
+STEP = 2.0  # pixels of the time axis that share one mean
 SHADES = ("sky", "blue", "purple")  # up to a third of the warps, two thirds, more
 ROLES = ("blue", "orange", "green", "pink")
 Life = tuple[float, float, int]  # start, end and warps of a block

@@ -224,7 +224,7 @@ class InputTables:
     whole. None where there are none.
     """
 
-    given: torch.Tensor | None
+    floats: torch.Tensor | None
     indices: torch.Tensor | None
     restored: torch.Tensor | None
 
@@ -337,14 +337,14 @@ class Neighbours:
         return {**self.like, **tensors}
 
     @property
-    def given(self) -> list[str]:
+    def floats(self) -> list[str]:
         """The names of the floating-point inputs that no call changes."""
         return [n for n in self.names if n not in self.in_place and self.like[n].dtype in KINDS]
 
     @property
     def indices(self) -> list[str]:
         """The names of the others that no call changes."""
-        return [n for n in self.names if n not in self.in_place and n not in self.given]
+        return [n for n in self.names if n not in self.in_place and n not in self.floats]
 
     @property
     def restored(self) -> list[str]:
@@ -352,7 +352,7 @@ class Neighbours:
         return [name for name in self.names if name in self.in_place]
 
     def input_tables(self, inputs: Inputs) -> InputTables:
-        names = self.given, self.indices, self.restored
+        names = self.floats, self.indices, self.restored
         return InputTables(*(self._rows(inputs, group) for group in names))
 
     def _rows(self, inputs: Inputs, names: Sequence[str]) -> torch.Tensor | None:
@@ -370,7 +370,7 @@ class Neighbours:
 
     def write(self, table: InputTables, call: int, calls: int = 0) -> None:
         """Nodes that write the inputs of a call of a graph of ``calls``; 0: of one by itself."""
-        self._write(table.given, call, calls)
+        self._write(table.floats, call, calls)
         self._write(table.indices, call, calls)
         self._write(table.restored, call, calls)
 
@@ -410,7 +410,7 @@ class Neighbours:
         earlier = before(call, calls)
         chain = 0 if earlier is None else fold(float(self.gpu.sums[replay % SLOTS, earlier, 0]))
         draw = secret(replay, call, DRAW, chain) % DRAWS
-        for names in (self.given, self.indices, self.restored):
+        for names in (self.floats, self.indices, self.restored):
             for index, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
                 to, dtype = pieces_in_memory(inputs[name]), self.like[name].dtype
