@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -169,10 +170,13 @@ CHEATS = (
 )
 
 
-def ladder() -> str:
+VARIANTS = (*HONEST, *(each.variant for each in CHEATS))
+
+
+def ladder(variants: Sequence[str] = VARIANTS) -> str:
     """``ablation.toml``: every variant is measured against the baseline."""
     text = "schema_version = 1\n"
-    for name in (*HONEST, *(cheat.variant for cheat in CHEATS)):
+    for name in dict.fromkeys(("baseline", *variants)):
         parent = "" if name == "baseline" else 'parent = "baseline"\n'
         parent += 'corrects = "it reads too early"\n' if name == FALSE_FIX else ""
         text += f'\n[[step]]\nvariant = "{name}"\n{parent}key_change = "{docstring(name)}"\n'

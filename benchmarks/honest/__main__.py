@@ -1,28 +1,33 @@
 """Honest kernels through check, referee, timing and every cross-check: none may fail.
 
-Those of one operation, size and type are a study, measured as ``ablate`` measures it: a process a
-variant, the referee, a session. Prints a line for each kernel with the values of the cross-checks,
-and two rows of docs/trust.md: kernels written before the bounds were fixed, and after. Needs a GPU
-and ncu.
+    python -m benchmarks.honest RESULTS [STUDY...] [--seconds 500]
 
-python -m benchmarks.honest [study...]
+Kernels of one operation, size and type are a study, measured as ``ablate`` measures it: a process a
+variant, the referee, a session. Prints a line for each kernel with the values of the cross-checks,
+and two rows of docs/trust.md: kernels written before the bounds were fixed, and after. RESULTS gets
+a JSON line for each kernel: those of an earlier call are not measured again. After ``--seconds`` no
+more studies are begun. Needs a GPU and ncu.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,11 +112,13 @@ class Studied:
 
 
 class Told(NamedTuple):
-    """Of a kernel: ``opened`` are cross-checks without an answer, ``apart`` how far the referee's
-    time and a session's are, as a share of what is allowed, ``share`` the time over the longest
-    launch of ncu's.
+    """What came of a kernel, written ``half`` ("before" or "after") the bounds were fixed: the
+    cross-checks ``opened`` have no answer, ``apart`` is how far the referee's time and a session's
+    are, as a share of what is allowed, ``share`` the time over the longest launch of ncu's.
     """
 
+    name: str
+    half: str
     line: str
     rejected: bool
     opened: tuple[str, ...] = ()
@@ -120,6 +127,7 @@ class Told(NamedTuple):
 
 
 Studies = Mapping[str, Sequence[Point]]
+AT_ONCE = 3  # studies of a process and of an ncu, which take seconds to start
 
 
 def studies(names: Iterable[str] = ()) -> Studies:
@@ -312,10 +320,10 @@ def case_of(point: Point, studied: Studied, report: Path) -> Case:
 
 
 def told(point: Point, studied: Studied, case: Case) -> Told:
-    name, time, share, apart = point.function, added_time(case), None, None
+    name, added, share, apart = point.function, added_time(case), None, None
     gates = cross_check_gates(case)
     if case.timing:
-        stamps = time.microseconds if time else None
+        stamps = added.microseconds if added else None
         gates += referee_gate(case.timing, Step(name), None, stamps, Gates())
     check = studied.checks.get(name)
     wrong = check is None or check.status != CheckResult.CORRECT
@@ -323,18 +331,18 @@ def told(point: Point, studied: Studied, case: Case) -> Told:
     # Nothing but the gate of the referee is open for another reason than a missing capture.
     failed = [g for g in gates if g.state == GateState.FAILED]
     opened = [gate for gate in gates if gate.state == GateState.OPEN]
-    under_ncu = profiled(case, time.ghz if time else None)
+    under_ncu = profiled(case, added.ghz if added else None)
     cells = [f"{point.half:6} {point.name:40}"]
-    if time and under_ncu:
+    if added and under_ncu:
         longest, total = under_ncu.longest, under_ncu.total
-        share = time.microseconds / longest
-        cells.append(f"{time.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
-        cells.append(f"{share:.3f}, {time.microseconds - longest:+.3f} µs")
+        share = added.microseconds / longest
+        cells.append(f"{added.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
+        cells.append(f"{share:.3f}, {added.microseconds - longest:+.3f} µs")
     witness = next((seen for seen in studied.witnesses if seen.variant == name), None)
-    if time and case.timing and witness and witness.microseconds:
+    if added and case.timing and witness and witness.microseconds:
         anchors = anchors_apart(case.timing, witness)
-        more = witness.microseconds - time.microseconds
-        apart = min(abs(more), abs(more + anchors)) / allowed_apart(time.microseconds)
+        more = witness.microseconds - added.microseconds
+        apart = min(abs(more), abs(more + anchors)) / allowed_apart(added.microseconds)
         cells.append(f"referee {more:+.3f} µs, {more + anchors:+.3f}, {apart:.2f} of the bound")
     for gate in (*failed, *opened):
         cells.append(f"{gate.name} {gate.state.value.upper()}: {sentence(gate.why)}")
@@ -342,6 +350,8 @@ def told(point: Point, studied: Studied, case: Case) -> Told:
     if wrong or why:
         cells.append(f"CHECK: {check.why if check else ''} {why}")
     return Told(
+        point.name,
+        point.half,
         " | ".join(cells),
         rejected=bool(failed or wrong or why),
         opened=tuple(gate.name for gate in opened),
@@ -362,22 +372,41 @@ def row(half: str, every: Sequence[Told], gpu: str, date: str) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def main(names: Sequence[str]) -> None:
+def main(results: Path, names: Sequence[str], seconds: float) -> None:
     if (gpu := Local().gpu) is None:
         raise machine.why_not_measuring()
+    began, lines = time.monotonic(), results.read_text().splitlines() if results.is_file() else []
+    answers = {answer.name: answer for answer in (Told(*json.loads(line)) for line in lines)}
+    left = {
+        study: every
+        for study, every in studies(names).items()
+        if any(point.name not in answers for point in every)
+    }
+    for some in batched(left, AT_ONCE):
+        if time.monotonic() - began > seconds:
+            break
+        with tempfile.TemporaryDirectory() as scratch, results.open("a") as file:
+            folder, report = Path(scratch), Path(scratch) / "honest.ncu-rep"
+            in_process(folder, TIMED, some)
+            profile(folder, report, some)
+            for study in some:
+                studied = read(folder, study)
+                for point in left[study]:
+                    answer = told(point, studied, case_of(point, studied, report))
+                    answers[point.name] = answer
+                    file.write(json.dumps(answer) + "\n")
+                    print(answer.line, flush=True)
     halves: dict[str, list[Told]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder, report = Path(scratch), Path(scratch) / "honest.ncu-rep"
-        in_process(folder, TIMED, names)
-        profile(folder, report, names)
-        for study, every in studies(names).items():
-            studied = read(folder, study)
-            for point in every:
-                answer = told(point, studied, case_of(point, studied, report))
-                halves[point.half].append(answer)
-                print(answer.line)
-    for half, answers in halves.items():
-        print(row(half, answers, gpu.name, datetime.now(UTC).date().isoformat()))
+    for answer in answers.values():
+        halves[answer.half].append(answer)
+    for half, of_half in halves.items():
+        print(row(half, of_half, gpu.name, datetime.now(UTC).date().isoformat()))
+
+
+def batched(names: Iterable[str], most: int) -> Iterator[list[str]]:
+    left = iter(names)
+    while some := list(islice(left, most)):
+        yield some
 
 
 if __name__ == "__main__":
@@ -386,4 +415,9 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == [PROFILED]:
         profiled_here(Path(sys.argv[2]), studies(sys.argv[3:]))
     else:
-        main(sys.argv[1:])
+        parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+        parser.add_argument("results", type=Path)
+        parser.add_argument("study", nargs="*")
+        parser.add_argument("--seconds", type=float, default=float("inf"))
+        options = parser.parse_args()
+        main(options.results, options.study, options.seconds)

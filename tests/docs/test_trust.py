@@ -11,9 +11,11 @@ import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks import agreement, between, claims, controls
+from benchmarks.honest import __main__ as honest
 from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row, studies
 from benchmarks.honest.corpus import points
 from tools import sizes, story
@@ -243,15 +245,36 @@ def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
 
 def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
     every = [
-        Told("", False, apart=0.31, share=0.9),
-        Told("", True, apart=0.2, share=0.434),
-        Told("", False, (REFEREE,), apart=0.812, share=1.1),
-        Told("", False, ("kernels",), apart=0.0, share=12.0),
-        Told("", True),
+        Told("", "", "", False, apart=0.31, share=0.9),
+        Told("", "", "", True, apart=0.2, share=0.434),
+        Told("", "", "", False, (REFEREE,), apart=0.812, share=1.1),
+        Told("", "", "", False, ("kernels",), apart=0.0, share=12.0),
+        Told("", "", "", True),
     ]
     told = "| 2026-11-29 | H200 | after | 5 | 2 | 1 | 0.81 | 0.43 |"
     assert row("after", every, "H200", "2026-11-29") == told
     assert row("", every[4:], "", "") == "|  |  |  | 1 | 1 | 0 | not collected | not collected |"
+
+
+def test_honest_kernels_are_measured_in_parts(
+    tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(honest, "Local", lambda: SimpleNamespace(gpu=Gpu("H200", "580", "9.0")))
+    monkeypatch.setattr(honest, "in_process", lambda folder, what, names: measured.extend(names))
+    monkeypatch.setattr(honest, "profile", lambda *arguments: None)
+    monkeypatch.setattr(honest, "case_of", lambda *arguments: None)
+    monkeypatch.setattr(honest, "told", lambda point, *rest: Told(point.name, "after", "", False))
+    names = [*studies()][:5]
+    for _ in range(2):
+        honest.main(tmp_path / "results", names[:2], 500.0)
+    assert measured == names[:2]
+    honest.main(tmp_path / "results", names, 0.0)
+    assert measured == names[:2]
+    honest.main(tmp_path / "results", names, 500.0)
+    assert measured == names
+    count = sum(len(studies()[name]) for name in names)
+    assert capsys.readouterr().out.splitlines()[-1].split(" | ")[3] == str(count)
 
 
 def test_honest_kernels_of_a_kind_are_a_study(tmp_path: Path) -> None:

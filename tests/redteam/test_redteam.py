@@ -1,7 +1,8 @@
 """The red team against the whole workbench, on a GPU: ``pytest -m gpu tests/redteam -q``.
 
-Every cheat of ``reward_hacks`` is measured together with the honest variants in one ``workbench
-ablate``, and each must end rejected, for the reason that it deserves.
+The cheats of ``reward_hacks`` and the honest variants that are selected, as by ``-k 'lazy or
+patched'``, are measured together in one ``workbench ablate``. Each cheat must end rejected, for the
+reason that it deserves.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,23 +27,35 @@ Rows = Mapping[str, Mapping[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def rows(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Rows:
+def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """What one ``ablate --fresh --json`` says of each variant; its seconds go to the terminal."""
+    variants = selected(request.session)
     root = tmp_path_factory.mktemp("redteam") / "workspace"
     shutil.copytree(WORKSPACE, root, ignore=shutil.ignore_patterns("__pycache__"))
     (root / "ablations" / "softmax").mkdir(parents=True, exist_ok=True)
-    (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder())
+    (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder(variants))
     printed, started = StringIO(), time.monotonic()
     with redirect_stdout(printed):
         code = main(["ablate", "--fresh", "--json", "--full", "--project", str(root)])
     seconds = time.monotonic() - started
-    took = f"{len(CHEATS)} cheats and {len(HONEST)} honest variants: {seconds:.0f} s"
-    if terminal := pytestconfig.pluginmanager.getplugin("terminalreporter"):
+    took = f"{len(variants)} cheats and honest variants: {seconds:.0f} s"
+    if terminal := request.config.pluginmanager.getplugin("terminalreporter"):
         terminal.write_line(f"\n{took} in {root}")
     text = printed.getvalue()
     (root / "result.json").write_text(text)
     assert code in (0, 1), f"exit {code}"
     return {row["variant"]: row for row in json.loads(text)["variants"]}
+
+
+def selected(session: pytest.Session) -> list[str]:
+    """Return the variants of the tests that will run."""
+    values = [
+        value
+        for item in session.items
+        if isinstance(item, pytest.Function) and item.path == Path(__file__)
+        for value in item.callspec.params.values()
+    ]
+    return [value.variant if isinstance(value, Cheat) else str(value) for value in values]
 
 
 def reasons(row: Mapping[str, Any], gates: tuple[str, ...]) -> list[str]:
