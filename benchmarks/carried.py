@@ -2,11 +2,13 @@
 
 python -m benchmarks.carried pack FOLDER --nvrtc 13.0.88 13.5.37 --triton 3.6.0 3.9.0
 python -m benchmarks.carried time FOLDER OUT [--study attention] [--same] [--sessions 6]
+python -m benchmarks.carried record OUT...
 
 ``pack`` needs no GPU. It compiles what TIMED lists, as a launch at that shape would. ``time`` makes
 two environments that load these binaries, checks the variants, and times them in sessions that
 alternate. ``--same`` times the older one twice, an A/A control. Each writes a JSON file into OUT.
 Triton's kernels are launched by the installed version: their parameters must be the same.
+``record`` puts what several OUT have into recorded/toolchains.json and the table into docs/gate.md.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ import subprocess
 import sys
 import venv
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from benchmarks import carried_load
+from benchmarks.claims import at_most
 from benchmarks.toolchains import ARCH, environment
 from cuda.pathfinder import load_nvidia_dynamic_lib
 from msgspec import structs
-from tools.pages import ROOT
+from tools.pages import DOCS, ROOT, table, with_part, write
 
 from workbench.app.executor import Local, Reporter, Task
 from workbench.app.sides import build_all, side_of
@@ -35,6 +39,7 @@ from workbench.errors import Interrupted
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge import open_verdicts
 from workbench.judge.commits import time_verdict
+from workbench.judge.findings import number_of
 from workbench.load import fullest_timing, load
 from workbench.run.measurement import Plan
 from workbench.run.repository import Commit
@@ -42,6 +47,7 @@ from workbench.run.toolchains import Toolchain, toolchain_of
 from workbench.study.workspace import Workspace, find_workspace
 
 LABELS = ("old", "new")
+RECORDED = ROOT / "benchmarks" / "recorded" / "toolchains.json"
 # A study's variants, at the shape at which they are timed.
 TIMED = {
     ("attention", "b2h8s512d64"): "fix1 fix2 fix3 fix4 fix5 fix6 fix7 fix8 fix9 fix10 "
@@ -164,6 +170,7 @@ def timed(
             "control": is_control or name == primary, "ratio": ratio.ratio, "low": ratio.low,
             "high": ratio.high, "sessions": ratio.sessions, "old_us": both.before_us,
             "new_us": both.after_us, "verdict": time_verdict(ratio, config.gate)[0].value,
+            "gpu": gpu.name, "date": date.today().isoformat(),
         }  # fmt: skip
 
 
@@ -186,6 +193,64 @@ def time_all(folder: Path, out: Path, studies: Sequence[str], same: bool, sessio
             print(row["variant"], f"{row['ratio']:.3f}", interval)
 
 
+# ---- afterwards
+CHANGED = 0.03
+
+
+def as_text(rows: Sequence[dict[str, Any]]) -> str:
+    """The variants that differ by more than 3 %, and what could have been seen."""
+    timed_rows = [row for row in rows if not row["control"] and row["sessions"] > 1]
+    controls = [row for row in rows if row["control"] and row["sessions"] > 1]
+    changed = [row for row in timed_rows if is_changed(row)]
+    alarms, width = sum(map(is_changed, controls)), max(map(half_width, timed_rows), default=0.0)
+    first = rows[0]
+    lines = [
+        f"{first['gpu']}, {first['date']}: {number_of(len(timed_rows), 'variant')}, of which "
+        f"{len(changed)} changed by more than {100 * CHANGED:.0f} %. Intervals are at most "
+        f"±{100 * width:.1f} %: a change of {100 * (CHANGED + 2 * width):.1f} % would have been "
+        f"named. Of {number_of(len(controls), 'A/A control')} {alarms} did: at most "
+        f"{100 * at_most(alarms, len(controls)):.0f} % of such do, with 95 % confidence.",
+        "",
+        table(
+            ("study", "variant", "before (µs)", "after (µs)", "speed [95 % interval]"),
+            [
+                (
+                    row["study"],
+                    f"`{row['variant']}`",
+                    f"{row['old_us']:.3g}",
+                    f"{row['new_us']:.3g}",
+                    f"{row['ratio']:.3f}x [{row['low']:.3f}, {row['high']:.3f}]",
+                )
+                for row in sorted(changed, key=lambda row: row["ratio"])
+            ],
+            left=2,
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def is_changed(row: dict[str, Any]) -> bool:
+    """Whether its interval lies beyond 3 %: a chance of 2.5 % for a kernel that changed by that."""
+    return bool(row["low"] > 1 + CHANGED or row["high"] < 1 / (1 + CHANGED))
+
+
+def half_width(row: dict[str, Any]) -> float:
+    return float(row["high"] / row["low"] - 1) / 2
+
+
+def record(folders: Sequence[Path]) -> None:
+    rows = [row for f in folders for path in sorted(f.glob("*.json")) for row in read_rows(path)]
+    RECORDED.write_text(json.dumps(rows, indent=1) + "\n")
+    page = DOCS / "gate.md"
+    write({page: with_part(page.read_text("utf-8"), "toolchains", as_text(rows))})
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -199,9 +264,13 @@ def main() -> None:
     timing.add_argument("--study", action="append", default=[])
     timing.add_argument("--same", action="store_true")
     timing.add_argument("--sessions", type=int, default=6)
+    recording = verbs.add_parser("record")
+    recording.add_argument("folder", type=Path, nargs="+")
     given = parser.parse_args()
     if given.verb == "pack":
         pack(given.folder.resolve(), given.nvrtc, given.triton)
+    elif given.verb == "record":
+        record(given.folder)
     else:
         folder, out = given.folder.resolve(), given.out.resolve()
         time_all(folder, out, given.study, given.same, given.sessions)
