@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import lru_cache, partial
@@ -19,7 +18,7 @@ import pytest
 import pages
 from answers import Capsys, Patch, error_of, not_none
 from made_ladder import ablation, not_current
-from workbench.app.show import profiled
+from workbench.app.show import read
 from workbench.cli.main import main
 from workbench.derive.matching import groups
 from workbench.derive.source_diff import Sources, source_diff
@@ -378,76 +377,18 @@ def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
     assert capsys.readouterr().out == f"{page}\n"
 
 
-REPORT = next((FIXTURE / "ablations/softmax/evidence").glob("*/reports/*.ncu-repz"))
-
-
-@pytest.fixture
-def report_file(tmp_path: Path, monkeypatch: Patch) -> Path:
-    """A report in a folder of its own, on a machine that nobody sits at."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("webbrowser.open", lambda url: pytest.fail("there is no display"))
-    return Path(shutil.copy(REPORT, tmp_path / "softmax.ncu-repz"))
-
-
-def test_a_report_of_anyone_has_a_page(report_file: Path, capsys: Capsys) -> None:
-    assert main(["show", report_file.name, "--open"]) == 0
-    path = report_file.with_name("softmax.html")
-    said = capsys.readouterr()
-    assert said.out == f"{path}\n"
-    assert said.err == "wrote softmax.html\n"
-    text = path.read_text(encoding="utf-8")
-    page, report = pages.Outline(text), read_report(report_file)
-    assert [words for level, words in page.headings if level == 2][:2] == [
-        "Launches",
-        "Kernels: limits, memory, stalls",
-    ]
-    found = groups(report.launches)
-    for group in found:
-        name = f"launch {group.typical.index}"
-        assert name in page.data["heat"]
-        figure = f'data-chart="memory-{group.typical.index}"'
-        assert text.count(figure) == 3  # a figure, with a chart for a page and for a phone
-    assert 'data-chart="roofline"' in text
-    assert page.data["sources"]
-    path.write_text("mine")
-    hint = "hint: move it away, or run the same command in another folder"
-    assert hint in error_of(capsys, "show", report_file.name, "--open", code=2)
-    assert path.read_text() == "mine"
-    error_of(capsys, "show", report_file.name, "--open", "--json", code=2)
-    error_of(capsys, "show", "fix1", "--open", project=FIXTURE, code=2)
-
-
-def test_two_reports_stand_side_by_side_on_a_page(report_file: Path, capsys: Capsys) -> None:
-    other = shutil.copy(report_file, "other.ncu-repz")
-    first, last = (group.typical.index for group in groups(read_report(report_file).launches)[:2])
-    pair = f"--launch={first}:{last}"
-    assert main(["diff", report_file.name, str(other), pair, "--open"]) == 0
-    path = Path(capsys.readouterr().out.strip())
-    assert path.name == "softmax-other.html"
-    page = pages.Outline(path.read_text(encoding="utf-8"))
-    after = f"after, launch {last}"
-    (changed, *_) = page.data["diffs"][after]
-    assert changed["heat"] == [f"before, launch {first}", after]
-    assert all(page.data["heat"][name] for name in changed["heat"])
-    assert any(a.get("data-diff") == after for a in page.all("div"))
-    for name in (f"memory-{last}", f"stall-time-{last}"):
-        assert any(a.get("data-chart") == name for a in page.all("svg"))
-
-
 def test_the_memory_chart_has_the_metrics_of_the_report() -> None:
     """Each with its rate: bytes over the duration."""
     path = next((FIXTURE / "ablations/transpose/evidence").glob("*/reports/*.ncu-repz"))
     report = read_report(path)
     launch = groups(report.launches)[0].typical
-    figures = profiled(report, launch).details.figures
+    figures = read(report, launch)[1].figures
 
     def metric(name: str) -> float:
         (row,) = find_metric(report.path, (launch.index,), name)
         return float(str(row.value))
 
-    drawn = svg.Drawing("memory", "", "", partial(memory, kernels={"a": figures}))
+    drawn = svg.Drawing("memory", "", "", partial(memory, name="a", figures=figures))
     for width in (svg.WIDTH, svg.PHONE):
         told = [element.words for element in pages.elements(drawn, "text", width)]
         seconds = 1e-9 * metric("gpu__time_duration.sum")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
@@ -14,15 +13,11 @@ from workbench.judge.ladder import ladder_sources
 from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import Block
 from workbench.study.files import alone, listed, write_bytes
-from workbench.study.workspace import Workspace, folder_name
+from workbench.study.workspace import Workspace
 from workbench.words import Origin
-
-if TYPE_CHECKING:
-    from workbench.render.page import PageContent
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
-HEAD = 2000  # characters of a page, in which it says what wrote it
 
 
 def is_due(folder: Path, target: Target) -> bool:
@@ -102,29 +97,6 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
             f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
             hint="fix that; `workbench report` with the same arguments then measures nothing again",
         ) from None
-
-
-def write_page(content: PageContent, name: str) -> Path:
-    """Write the page of a report of anyone to the current folder. Raises UsageError where it would
-    replace a file of somebody else, EnvironmentLacks where it cannot be written.
-    """
-    from workbench.render.page import GENERATOR, render
-
-    path = Path(f"{folder_name([name])}.html")
-    text = render(content)
-    try:
-        if path.exists() and GENERATOR not in path.read_text("utf-8", "replace")[:HEAD]:
-            raise UsageError(
-                f"{path} was not written by the workbench",
-                hint="move it away, or run the same command in another folder",
-            )
-        write_bytes(path, text.encode(errors="replace"))
-    except OSError as error:
-        raise EnvironmentLacks(
-            f"no page could be written to {path}: {error.strerror or error}",
-            hint="run the same command in a folder that you can write to",
-        ) from None
-    return path
 
 
 MARK = ".workbench"  # outside of a workspace: all that is in this folder, the workbench wrote

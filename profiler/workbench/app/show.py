@@ -13,7 +13,6 @@ from shlex import quote
 from workbench.app.target import Target, in_place
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
-from workbench.derive.rooflines import DRAM, L2, peaks, point
 from workbench.derive.source_diff import (
     LineCosts,
     Listing,
@@ -44,7 +43,6 @@ from workbench.ncu.reader import Wanted, actions, without_number
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.hunks import SourceLine
 from workbench.render.document.launches import SIDES, Details, PairRead
-from workbench.render.launch_page import LaunchProfile
 from workbench.study.front_ends import front_ends_of, why_no_lines
 from workbench.study.sources import source_files, source_texts
 from workbench.words import Status
@@ -208,17 +206,6 @@ def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
         advise(kernel),
         kernel.hottest,
         nan,
-    )
-
-
-def profiled(report: Report, launch: Launch) -> LaunchProfile:
-    """A launch with all that a page shows; inputs come from L2 where ncu left the caches alone."""
-    capture, details = read(report, launch)
-    base = L2 if report.ncu_options.get("--cache-control") == "none" else DRAM
-    roof = peaks(capture.metrics)
-    side = imported(load_sources(report.path, (launch.index,)), capture)
-    return LaunchProfile(
-        details, point(capture.metrics, base=base), roof.rates if roof else {}, side
     )
 
 

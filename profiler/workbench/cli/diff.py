@@ -43,8 +43,6 @@ def run(options: DiffOptions) -> None:
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"
         raise UsageError("--kernel and --launch are for reports", hint=hint)
-    if options.open_:
-        raise UsageError("--open is for reports", hint="`workbench report --open` has the variants")
     return variants(options)
 
 
@@ -97,12 +95,5 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
         show(options, code_of_reports(before, after, matching))
         return require_pairs(matching)
     unlike = warnings(before, after, matching)
-    result = ReportPairResult(before, after, matching, unlike)
-    if options.open_:
-        from workbench.cli.report import open_content
-        from workbench.reporters.diff import page
-
-        require_pairs(matching)
-        return open_content(page(result), options, before.name, after.name)
-    show(options, result)
+    show(options, ReportPairResult(before, after, matching, unlike))
     require_pairs(matching)

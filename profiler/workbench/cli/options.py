@@ -69,7 +69,6 @@ Variants = Annotated[
 ]
 
 
-OPEN = "For .ncu-rep files: write a page with charts and open it."
 OF_TYPER = "typer"  # the key of a field's metadata
 
 
@@ -369,7 +368,6 @@ class ShowOptions(Briefed, Recorded):
     sass: bool = flag("--sass", "With --source: also the SASS of each line.")
     kernel: Kernel = None
     launch: int | None = option("--launch", "For .ncu-rep files: launch number, from 0.", "N")
-    open_: bool = flag("--open", OPEN)
     csv: Csv = False
 
 
@@ -388,7 +386,6 @@ class DiffOptions(Briefed, Recorded):
     sass: bool = flag("--sass", "Print the machine code diff with stalls.")
     kernel: Kernel = None
     launch: str | None = option("--launch", "For .ncu-rep files: the launch in A and in B.", "A:B")
-    open_: bool = flag("--open", OPEN)
 
 
 @dataclass(frozen=True)

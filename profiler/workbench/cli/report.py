@@ -7,12 +7,10 @@ import sys
 from pathlib import Path
 
 from workbench.app.list import tell_passed_over
-from workbench.app.report import reported, write_page
+from workbench.app.report import reported
 from workbench.app.target import shown_path
-from workbench.cli.options import DiffOptions, ReportOptions, ShowOptions
+from workbench.cli.options import ReportOptions
 from workbench.cli.streams import note
-from workbench.errors import UsageError
-from workbench.render.page import PageContent
 
 
 def open_page(path: Path) -> None:
@@ -24,15 +22,6 @@ def open_page(path: Path) -> None:
     screen = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
     if "SSH_CONNECTION" in os.environ or not screen or not webbrowser.open(path.resolve().as_uri()):
         print(path.resolve())
-
-
-def open_content(content: PageContent, options: ShowOptions | DiffOptions, *names: str) -> None:
-    """Write and open the page of reports of these names. Raises as ``write_page``."""
-    if options.json or options.brief or options.source:
-        raise UsageError("--open writes a page", hint="leave --json, --brief and --source out")
-    path = write_page(content, "-".join(name.partition(".ncu-rep")[0] for name in names))
-    note(f"wrote {shown_path(path)}")
-    open_page(path)
 
 
 def run(options: ReportOptions) -> None:

@@ -36,8 +36,6 @@ def run(options: ShowOptions) -> None:
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"
         raise UsageError("--kernel and --launch are for reports", hint=hint)
-    if options.open_:
-        raise UsageError("--open is for reports", hint="`workbench report --open` has the variants")
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     if options.metric is not None:
@@ -60,10 +58,4 @@ def show_report(report: Report, options: ShowOptions) -> None:
         launch = one_kernel(kernels, report)
         lines = report_lines(report, launch, sass=options.sass)
         return show(options, LinesResult(lines, report=report, launch=launch))
-    result = ReportResult(report, picked, kernels)
-    if options.open_:
-        from workbench.cli.report import open_content
-        from workbench.reporters.show import page
-
-        return open_content(page(result), options, report.name)
-    return show(options, result)
+    return show(options, ReportResult(report, picked, kernels))

@@ -34,7 +34,6 @@ from workbench.derive.source_diff import (
 from workbench.judge.ladder import Ablation
 from workbench.render.chart import svg
 from workbench.render.chart.charts import COLOURS, OTHER_FILL, page_charts
-from workbench.render.chart.svg import Drawing
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -86,50 +85,6 @@ class StepDiff(NamedTuple):
         return [f"{name} at {self.at}" if self.at else name for name in self.variants]
 
 
-@dataclass(frozen=True)
-class PageContent:
-    """The content of a page. ``sides``, ``changes`` and ``figures`` are by variant; ``opened`` is
-    the step that is open at first.
-    """
-
-    brand: str
-    place: str
-    document: Document
-    charts: Sequence[Drawing]
-    sides: Mapping[str, ProfiledSource]
-    changes: Mapping[str, StepDiff]
-    figures: Mapping[str, Mapping[str, Figure]]
-    opened: str = ""
-
-
-def render_page(document: Document, ablation: Ablation, sources: Sources) -> str:
-    """The page of a study as HTML."""
-    rows = {row.variant: row for row in ablation.everything}
-    changes = {
-        row.variant: StepDiff(
-            sources.diffs[row.variant],
-            (row.step.parent, row.variant),
-            brief_shape(row.against_parent_at, ablation)
-            if row.variant in sources.elsewhere
-            else "",
-            sources.elsewhere.get(row.variant, ()),
-        )
-        for row in ablation.rows
-        if row.variant in sources.diffs and row.step and row.step.parent
-    }
-    content = PageContent(
-        ablation.study,
-        f"{ablation.study}, {table_size(ablation)} on {ablation.gpu}",
-        document,
-        page_charts(ablation),
-        {name: sources.sides.get(name, ProfiledSource({})) for name in rows},
-        changes,
-        {name: row.figures for name, row in rows.items()},
-        opened_first(ablation),
-    )
-    return render(content)
-
-
 def opened_first(ablation: Ablation) -> str:
     """The kept step with the largest gain."""
     gains = {
@@ -141,28 +96,33 @@ def opened_first(ablation: Ablation) -> str:
     return max(gains, key=gains.__getitem__, default=best)
 
 
-def render(content: PageContent) -> str:
-    """The page as HTML. The same values give the same bytes."""
-    files = PageFiles(content.sides)
+def render_page(document: Document, ablation: Ablation, sources: Sources) -> str:
+    """The page of a study as HTML. The same values give the same bytes."""
+    sides = {
+        row.variant: sources.sides.get(row.variant, ProfiledSource({}))
+        for row in ablation.everything
+    }
+    files = PageFiles(sides)
     environment = templates(html=True)
     parts = {n: environment.get_template(n).render() for n in (THEME, SCRIPT, STYLE)}
-    every = [block for block in content.document.blocks if isinstance(block, Section)]
+    every = [block for block in document.blocks if isinstance(block, Section)]
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
-    sections += figure_section(content.figures)
+    sections += figure_section({row.variant: row.figures for row in ablation.everything})
     listed = [steps_of(section)[0] for section in sections]
     after = 1 + next((n for n, steps in enumerate(listed) if steps), -1)
     keys = {step.variant: step.key for steps in listed for step in steps}
-    charts = {chart.name: chart.inline() for chart in content.charts}
+    charts = {chart.name: chart.inline() for chart in page_charts(ablation)}
     writer = Writer(charts, keys)
+    nav = [(anchor(section.key), plain(section.title)) for section in sections]
     text = environment.get_template(TEMPLATE).render(
-        title=plain(content.document.title),
-        study=content.brand,
-        place=content.place,
-        nav=_nav(sections, after),
+        title=plain(document.title),
+        study=ablation.study,
+        place=f"{ablation.study}, {table_size(ablation)} on {ablation.gpu}",
+        nav=[*nav[:after], ("code", CODE), *nav[after:]],
         code_title=CODE,
         result=Markup(writer.blocks(head)),
-        opened=content.opened,
+        opened=opened_first(ablation),
         story=Markup(writer.blocks(sections[:after])),
         evidence=Markup(writer.blocks(sections[after:])),
         variants=[
@@ -172,12 +132,12 @@ def render(content: PageContent) -> str:
                 "files": [key for _, key in files.of(name)],
                 "note": beside(side, files.of(name)),
             }
-            for name, side in content.sides.items()
+            for name, side in sides.items()
         ],
         absent=ABSENT,
         palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
-        data=_data(content, files),
+        data=_data(sides, list(_changes(ablation, sources)), files),
         theme=Markup(parts[THEME]),
         script=Markup(parts[SCRIPT]),
         style=Markup(parts[STYLE]),
@@ -189,10 +149,12 @@ def render(content: PageContent) -> str:
     return text.rstrip() + "\n"
 
 
-def _nav(sections: Sequence[Section], after: int) -> list[tuple[str, str]]:
-    """Keys and titles of all parts of the page; that of the sources is the template's own."""
-    entries = [(anchor(section.key), plain(section.title)) for section in sections]
-    return [*entries[:after], ("code", CODE), *entries[after:]]
+def _changes(ablation: Ablation, sources: Sources) -> Iterator[StepDiff]:
+    for row in ablation.rows:
+        diff, elsewhere = sources.diffs.get(row.variant), sources.elsewhere.get(row.variant, ())
+        if diff is not None and row.step and row.step.parent:
+            at = brief_shape(row.against_parent_at, ablation) if elsewhere else ""
+            yield StepDiff(diff, (row.step.parent, row.variant), at, elsewhere)
 
 
 def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]:
@@ -219,29 +181,24 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]
     return [Section("figures", title, (shown, *marked(*figures.values())))]
 
 
-def _data(content: PageContent, files: PageFiles) -> dict[str, object]:
+def _data(
+    sides: Mapping[str, ProfiledSource], changes: Sequence[StepDiff], files: PageFiles
+) -> dict[str, object]:
     """Return what the script puts together on demand: sources, diffs, and their costs."""
-    sides = [(name, name, side) for name, side in content.sides.items()]
-    for change in content.changes.values():
+    every = [(name, name, side) for name, side in sides.items()]
+    for change in changes:
         if change.sides:
-            sides += zip(change.names, change.variants, change.sides, strict=True)
-    names = sorted(
-        {
-            reason
-            for *_, side in sides
-            if side.costs
-            for cost in side.costs.lines.values()
-            for reason in cost.stalls
-        }
-    )
+            every += zip(change.names, change.variants, change.sides, strict=True)
+    costs = [cost for *_, s in every if s.costs for cost in s.costs.lines.values()]
+    names = sorted({reason for cost in costs for reason in cost.stalls})
     return {
         "reasons": [
             {"colour": COLOURS.get(name, OTHER_FILL), "label": stall_label(name)} for name in names
         ],
         "comments": COMMENTS,
         "sources": files.texts,
-        "heat": heat(sides, files, names),
-        "diffs": {name: list(_changed(change, files)) for name, change in content.changes.items()},
+        "heat": heat(every, files, names),
+        "diffs": {change.variants[1]: list(_changed(change, files)) for change in changes},
     }
 
 
@@ -250,20 +207,9 @@ WORTH_SAYING = 0.005  # of all samples
 DIGITS = 5  # of shares: a thousandth of a percent
 
 
-def shown(side: ProfiledSource) -> list[str]:
-    """The study's own files, modules last, since the code that runs on the GPU is the argument; of
-    anyone's report, those that a sample fell on.
-    """
-    sources = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
-    costs = side.costs.by_file() if side.costs else {}
-    charged = [file for file in costs if file in side.texts]
-    charged.sort(key=lambda file: -(costs[file].share or 0.0))
-    return sorted(sources or charged, key=is_host)
-
-
 class PageFiles:
-    """The shown files of all variants. A text has one key, whichever variants share it: its base
-    name, or where another text has that, its name in the line table.
+    """The study's own files of all variants. A text has one key, whichever variants share it: its
+    base name, or where another text has that, its name in the line table.
     """
 
     def __init__(self, sides: Mapping[str, ProfiledSource]) -> None:
@@ -271,7 +217,8 @@ class PageFiles:
         self._keys: dict[tuple[str, str], str] = {}
         keys: dict[tuple[str, str], str] = {}
         for variant, side in sides.items():
-            for file in shown(side):
+            own = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
+            for file in sorted(own, key=is_host):  # what runs on the GPU is the argument
                 text = side.texts[file]
                 choices = (base(file), f"{base(file)} ({variant})", file, f"{file} ({variant})")
                 free = next(

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.app.kernel_code import KernelCode, MachineCodeResult
 from workbench.app.outcomes import PairResult, ReportPairResult
-from workbench.app.show import profiled, read_pair
+from workbench.app.show import read_pair
 from workbench.derive.code_diff import (
     MEANINGS,
     CodeChange,
@@ -40,9 +40,7 @@ from workbench.render.document.blocks import (
 )
 from workbench.render.document.hunks import LEAST, STYLES, Pieces
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
-from workbench.render.launch_page import MOST, diff_page
 from workbench.render.numbers import clip, count, number, printable
-from workbench.render.page import PageContent
 from workbench.words import NONE
 
 
@@ -99,16 +97,6 @@ def blocks(
     yield from launches.variants(result.pair, result.changes, source=options.source)
     if options.source:
         yield from _source(result.changes, names, result.paths)
-
-
-def page(result: ReportPairResult) -> PageContent:
-    reports = result.before, result.after
-    read = []
-    for group in result.matching.groups[:MOST]:
-        launches_ = group.typical.before, group.typical.after
-        first, other = (profiled(*each) for each in zip(reports, launches_, strict=True))
-        read.append((_read(result, group), first, other))
-    return diff_page(reports, result.matching, result.warnings, read)
 
 
 def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:

@@ -107,8 +107,7 @@ def _program(result: ProgramResult, options: Any) -> Iterator[Block]:
         else:
             yield launches.in_short(details)
     shown = code(f"workbench show {quote(str(result.full.report.path))}")
-    parts = (", lines with ", code("--launch N --source"), ", charts with ", code("--open"))
-    yield paragraph("All counters: ", shown, *parts)
+    yield paragraph("All counters: ", shown, ", lines with ", code("--launch N --source"))
 
 
 def problem(row: Row) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
-from workbench.app.show import Metric, profiled, read
+from workbench.app.show import Metric, read
 from workbench.derive.matching import LaunchGroup
 from workbench.judge.findings import sentences
 from workbench.render import answers, as_table
@@ -21,8 +21,6 @@ from workbench.render.document import hunks, launches, variant
 from workbench.render.document.blocks import Block, LinesBlock, paragraph, warned
 from workbench.render.document.hunks import hottest_first
 from workbench.render.document.launches import DETAILED, Details, left_out
-from workbench.render.launch_page import MOST, show_page
-from workbench.render.page import PageContent
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -104,13 +102,6 @@ def blocks(result: Shown, options: Any) -> Iterator[Block]:
             yield variant.metric_table(result.metrics)
         case LinesResult():
             yield from _lines(result, options)
-
-
-def page(result: ReportResult) -> PageContent:
-    typical = (group.typical for group in result.groups[:MOST])
-    return show_page(
-        result.report, result.groups, [profiled(result.report, launch) for launch in typical]
-    )
 
 
 def _report(result: ReportResult, options: Any) -> Iterator[Block]:

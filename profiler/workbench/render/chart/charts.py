@@ -67,23 +67,17 @@ def page_charts(ablation: Ablation) -> list[Drawing]:
     """Return those of the report, and the stall time and the memory chart of each step."""
     about, drawn = f"{_where(ablation)}; µs under ncu", charts(ablation)
     for row in ablation.rows:
+        name = row.variant
         if shown := pair(row.against_parent, compared(row, ablation)):
-            drawn.append(stall_pair(step_chart(row.variant), about, shown))
+            alt = (
+                f"Stall time under ncu: {', '.join(f'{bar.name} {bar.words}' for bar in shown[0])}"
+            )
+            title, fill = "Stall time before and after", partial(draw, shown=shown)
+            drawn.append(Drawing(step_chart(name), title, about, fill, alt))
         if row.figures:
-            drawn.append(memory_chart(memory_of(row.variant), about, {row.variant: row.figures}))
+            alt, fill = f"Memory chart of {name}", partial(memory, name=name, figures=row.figures)
+            drawn.append(Drawing(memory_of(name), "Memory chart", about, fill, alt, MEMORY))
     return drawn
-
-
-def stall_pair(name: str, about: str, shown: Sequence[Pair]) -> Drawing:
-    """Return the stall time of two kernels."""
-    alt = f"Stall time under ncu: {', '.join(f'{bar.name} {bar.words}' for bar in shown[0])}"
-    return Drawing(name, "Stall time before and after", about, partial(draw, shown=shown), alt)
-
-
-def memory_chart(name: str, about: str, kernels: Mapping[str, Mapping[str, Figure]]) -> Drawing:
-    """Return what kernels move, by their figures."""
-    fill, alt = partial(memory, kernels=kernels), f"Memory chart of {' and '.join(kernels)}"
-    return Drawing(name, "Memory chart", about, fill, alt, MEMORY)
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:
@@ -120,22 +114,16 @@ ARROWS = (
 )
 
 
-def memory(canvas: svg.Canvas, kernels: Mapping[str, Figures]) -> float:
-    """Draw kernels side by side, on a phone one under the other; return where they end."""
-    wide, bottom = min(WIDE, canvas.width), 0.0
-    for place, (name, figures) in enumerate(kernels.items()):
-        left, top = (0.0, bottom) if canvas.narrow else (place * (WIDE + svg.EDGE), 0.0)
-        canvas.name((left + svg.EDGE, top + 16), name, wide - 2 * svg.EDGE)
-        bottom = _kernel(canvas, figures, left + svg.EDGE, top + 24, (wide - 2 * svg.EDGE) / 4)
-    return bottom
-
-
-def _kernel(canvas: svg.Canvas, figures: Figures, left: float, top: float, lane: float) -> float:
-    for row, first, last, name, key, words in LEVELS:
+def memory(canvas: svg.Canvas, name: str, figures: Figures) -> float:
+    """Draw what a kernel moves; return where that ends."""
+    left, top, wide = svg.EDGE, 24.0, min(WIDE, canvas.width) - 2 * svg.EDGE
+    lane = wide / 4
+    canvas.name((left, 16), name, wide)
+    for row, first, last, level, key, words in LEVELS:
         y, figure = top + row * (BOX + LINK), figures.get(key)
         box = svg.Box(left + first * lane + 4 * (first > 0), y, left + last * lane, y + BOX)
         canvas.bar(box, "faint")
-        canvas.text((box.middle[0], y + 16), name, anchor="middle", bold=True)
+        canvas.text((box.middle[0], y + 16), level, anchor="middle", bold=True)
         text = f"{words} {figure_text(figure)}"
         canvas.text((box.middle[0], y + 32), text, anchor="middle")
     flows = [(*arrow[:4], _flow(figures, *arrow[4:])) for arrow in ARROWS]

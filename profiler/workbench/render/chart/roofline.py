@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from workbench.derive.rooflines import TENSOR, Point
@@ -63,32 +63,35 @@ def roofs(
 
 
 class Mark(NamedTuple):
-    """A kernel at a level of memory: FLOP per byte moved there, and TFLOP/s, with its share of the
-    roof drawn over it.
+    """A kernel at a level of memory: FLOP that the problem needs per byte moved there, and TFLOP/s,
+    with its share of the roof drawn over it.
     """
 
     name: str
     at: svg.XY
     share: float | None
-    sign: svg.Sign = svg.KEPT
+    sign: svg.Sign
 
     @property
     def text(self) -> str:
         return f"{self.name} {percent(self.share)}" if self.share else self.name
 
 
-def mark(
-    name: str, point: Point, flops: float, seconds: float, drawn: Sequence[Roof], sign: svg.Sign
-) -> list[Mark]:
-    """Return the mark of so many FLOP in that time; none where it moved nothing at the memory."""
-    memory, *compute = drawn
-    limit = f"{TENSOR} {point.tensor_type}" if point.tensor_type else point.arithmetic
-    flat = next((roof.rate for roof in compute if roof.key == limit), None)
-    bytes_ = next((x.bytes_per_second for x in point.levels if x.name == memory.key), 0) * seconds
-    if not (bytes_ > 0 and flops > 0):
-        return []
-    x, y = flops / bytes_, flops / seconds / TERA
-    return [Mark(name, (x, y), flat and y / min(flat, x * memory.rate), sign)]
+def marks_of(ablation: Ablation, drawn: Sequence[Roof]) -> Iterator[Mark]:
+    """Yield the marks of the rows that were captured and moved anything at the memory."""
+    (memory, *compute), flops = drawn, ablation.work.flops if ablation.work else 0.0
+    for row in ablation.everything:
+        point, time = row.roofline, row.figures.get("duration")
+        if point is None or time is None:
+            continue
+        seconds = time.value * 1e-6
+        limit = f"{TENSOR} {point.tensor_type}" if point.tensor_type else point.arithmetic
+        flat = next((roof.rate for roof in compute if roof.key == limit), None)
+        speed = next((x.bytes_per_second for x in point.levels if x.name == memory.key), 0.0)
+        if speed * seconds > 0 and flops > 0:
+            x, y = flops / (speed * seconds), flops / seconds / TERA
+            share = flat and y / min(flat, x * memory.rate)
+            yield Mark(row.variant, (x, y), share, svg.sign_of(row))
 
 
 def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
@@ -102,33 +105,27 @@ def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
         return canvas.missing(missing, canvas.instead("ceilings not collected"))
     if ablation.work is None or ablation.moves_only:
         return canvas.missing(missing, canvas.instead(NO_ARITHMETIC))
-    marks: list[Mark] = []
-    for row in ablation.everything:
-        if row.roofline and (time := row.figures.get("duration")):
-            work, sign = ablation.work.flops, svg.sign_of(row)
-            marks += mark(row.variant, row.roofline, work, time.value * 1e-6, drawn, sign)
     path = ablation.path
     kept = [row for row in path[1:-1] if kind(row) == Marking.KEPT]
     kept.sort(key=lambda row: -row.over_parent.ratio if row.over_parent else 0.0)
     order = [row.variant for row in (*ablation.references, *path[-1:], *path[:1], *kept)]
-    line = [row.variant for row in path]
-    return canvas.missing(missing, draw(canvas, marks, drawn, order, line))
+    marks = {mark.name: mark for mark in marks_of(ablation, drawn)}
+    named = [marks[name] for name in dict.fromkeys(order) if name in marks]
+    named = named[: NAMED - 4 * canvas.narrow]
+    line = [row.variant for row in path if row.variant in marks]
+    return canvas.missing(missing, draw(canvas, [*marks.values()], drawn, named, line))
 
 
 def draw(
     canvas: svg.Canvas,
     marks: Sequence[Mark],
     drawn: Sequence[Roof],
-    order: Sequence[str],
-    path: Sequence[str] = (),
-    work: str = "required",
+    named: Sequence[Mark],
+    path: Sequence[str],
 ) -> float:
-    """Draw marks under their roofs; return where that ends. ``order`` says who has a name before
-    others; ``path`` joins marks.
+    """Draw marks under their roofs, the ``path`` that joins some, and the names of others; return
+    where that ends.
     """
-    by_name = {mark.name: mark for mark in marks}
-    named = [by_name[name] for name in dict.fromkeys(order) if name in by_name]
-    named = named[: NAMED - 4 * canvas.narrow]
     widest = max((svg.text_width(mark.text, svg.TEXT, bold=True) for mark in named), default=0.0)
     right = canvas.right
     left = right - min(canvas.most(NAMES), widest + 6)
@@ -139,17 +136,16 @@ def draw(
     x = svg.Log(min(xs) / 3, max(xs) * 3, 46, left - 20)
     plot = svg.Plot(x, svg.Log(min(ys) / 2, max(ys) * 1.6, 426, 26))
     ticks = [(tick, f"{tick:g}") for tick in x.ticks(max(2, round((x.end - x.start) / 90)))]
-    x_title = f"{work} FLOP per {drawn[0].name} byte moved"
-    canvas.axes(plot, ticks, x_title, f"{work} TFLOP/s")
+    x_title = f"required FLOP per {drawn[0].name} byte moved"
+    canvas.axes(plot, ticks, x_title, "required TFLOP/s")
     places = {mark.name: plot.at(*mark.at) for mark in marks}
-    steps = [places[name] for name in path if name in places]
     leaders = _leaders(named, places, plot, left)
     dashed = roof_lines(plot, *reached) if nominal != reached else []
     _roofs(canvas, plot, drawn)
     for line in dashed:
         canvas.line(line, MEASURED)
-    if steps:
-        canvas.line(steps, PATH)
+    if path:
+        canvas.line([places[name] for name in path], PATH)
     for mark in marks:
         if mark not in named:
             canvas.sign(places[mark.name], mark.sign, mark.text, 7)
@@ -160,10 +156,10 @@ def draw(
         text = mark.text if fits else mark.name
         canvas.name(place, text, right - left, strong=mark.sign != REFERENCE)
         canvas.sign(leader[0], mark.sign, mark.text)
-    signs = {mark.sign for mark in marks} if path else set()
+    signs = {mark.sign for mark in marks}
     entries: list[tuple[str, svg.Look]] = []
     entries += [(WORDS[each], svg.SIGNS[each]) for each in WORDS if svg.SIGNS[each] in signs]
-    entries += [("the steps to the best version", PATH)] * (len(steps) > 1)
+    entries += [("the steps to the best version", PATH)] * (len(path) > 1)
     entries += [("measured on this model (in brackets)", MEASURED)] * bool(dashed)
     entries += [(roof.text, ROOF) for roof in drawn if canvas.narrow]
     return canvas.legend(entries, plot.y.start + 44)
