@@ -6,27 +6,37 @@ python -m tools.sizes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tools.pages import DOCS, ROOT, table, with_part, write
 
 from workbench.app.executor import Local
-from workbench.app.sweep import over_shapes
-from workbench.app.target import target_at
+from workbench.app.target import Target, of_one_gpu, target_at
 from workbench.errors import EnvironmentLacks
-from workbench.judge.sweeps import OverSizes
-from workbench.judge.times import AtShape, ShapeTimes, at_shape, geometric_mean, main_timing
+from workbench.judge.findings import Finding
+from workbench.judge.times import (
+    AcrossShapes,
+    AtShape,
+    ShapeTimes,
+    at_shape,
+    geometric_mean,
+    main_timing,
+    warnings_of,
+)
 from workbench.render import markdown
-from workbench.render.chart.charts import size_lines
+from workbench.render.chart import svg
+from workbench.render.chart.charts import size_rows
 from workbench.render.document.blocks import Chart, words
-from workbench.render.document.phrases import shape_words
+from workbench.render.document.phrases import SIZES, caption_of, shape_words
 from workbench.render.numbers import fine, interval, microseconds
 from workbench.study.model import Shape
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
+from workbench.words import Parameter
 
 LENGTHS, TOKENS = "b4h16s2048d64,S=128..16384*2", "T=1|16|128|1024|8192"
 NONE = "not collected"
@@ -37,11 +47,13 @@ PAGE = DOCS / "sizes.md"
 
 @dataclass(frozen=True)
 class Page:
-    """A part of the page, about the last dispatcher of a study; ``cases`` are ranges of shapes.
+    """A part of the page, about the last dispatcher of a study; ``cases`` are shapes that differ in
+    the parameter ``over``.
     Where that one was not timed, ``calls`` are earlier steps with the same kernels, newest first.
     """
 
     study: str
+    over: str
     cases: Mapping[str, str]
     calls: tuple[str, ...] = ()
 
@@ -52,6 +64,7 @@ class Page:
 
 ATTENTION = Page(
     "attention",
+    "S",
     {
         f"d{width}{'-causal' * causal}": f"{LENGTHS},D={width},causal={causal}"
         for width in (64, 128)
@@ -60,26 +73,94 @@ ATTENTION = Page(
 )
 EXPERTS = Page(
     "moe",
+    "T",
     {name: f"{name}-t1024,{TOKENS}" for name in ("mixtral", "deepseek", "qwen3")},
     calls=("fix25", "fix21", "fix20", "fix18", "fix15"),
 )
 PAGES = (EXPERTS,)  # attention is not recorded over its lengths
 
 
+@dataclass(frozen=True)
+class OverSizes:
+    """Variants at shapes that differ in ``parameter`` alone: ``sizes`` are its values by shape."""
+
+    study: str
+    gpu: str
+    parameter: str
+    sizes: Mapping[str, float]
+    others: Mapping[str, Parameter]
+    variants: tuple[AcrossShapes, ...]
+    references: tuple[str, ...]
+    warnings: tuple[Finding, ...] = ()
+
+
+def over_shapes(targets: Sequence[Target], names: Sequence[str], parameter: str) -> OverSizes:
+    """The variants of these names and the references. Times of references are those beside the
+    first of the variants, if it was timed with them.
+    """
+    first, ladder = targets[0], targets[0].study.ladder
+    references = tuple(reference.name for reference in ladder.references)
+    every = [*names, *references]
+    evidence = {target.shape: target.load(every) for target in targets}
+    times = {name: ShapeTimes(each, main_timing(each, every)) for name, each in evidence.items()}
+    sizes = {name: float(each.parameters[parameter]) for name, each in evidence.items()}
+
+    def across(name: str) -> AcrossShapes:
+        beside = names[0] if name in references else ""
+        results = (at_shape(each, references, name, beside) for each in times.values())
+        return AcrossShapes(name, tuple(filter(None, results)))
+
+    by_size = {f"{parameter}={size:g}": times[name].table for name, size in sizes.items()}
+    shared = evidence[first.shape].parameters.items()
+    return OverSizes(
+        study=first.study.name,
+        gpu=first.folder.gpu,
+        parameter=parameter,
+        sizes=sizes,
+        others={name: value for name, value in shared if name != parameter},
+        variants=tuple(map(across, every)),
+        references=references,
+        warnings=tuple(warnings_of(by_size, ladder.primary_reference)),
+    )
+
+
+def size_lines(over: OverSizes, name: str) -> svg.Drawing:
+    """Return the chart: the version timed at most sizes, and beside it the references."""
+    subtitle = f"{over.study}, {shape_words(over.others)}, {over.gpu}"
+    versions = [line for line in over.variants if line.variant not in over.references]
+    base = max(reversed(versions), key=lambda line: len(line.shapes))
+    rows = {
+        f"{over.parameter}={size:g}": {
+            line.variant: point.microseconds.value
+            for line in reversed(over.variants)
+            if (point := line.result_at(shape))
+        }
+        for shape, size in over.sizes.items()
+    }
+    fill = partial(size_rows, rows=rows, base=base.variant)
+    return svg.Drawing(name, f"Time over {over.parameter}", subtitle, fill, *caption_of(SIZES))
+
+
+def targets_of(workspace: Workspace, page: Page, case: str) -> list[Target]:
+    """Those of the shapes of a case that are recorded on one GPU, by rising size."""
+    picked = pick_shapes(workspace.study(page.study), page.cases[case])
+    targets = of_one_gpu([target_at(Local(), workspace, each) for each in picked])
+    return sorted(targets, key=lambda each: each.study.shapes[each.shape].parameters[page.over])
+
+
 def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     """One line for all ``versions``; None if a size has no current evidence."""
-    picked = pick_shapes(workspace.study(page.study), page.cases[case])
     try:
-        targets = [target_at(Local(), workspace, each) for each in picked]
+        targets = targets_of(workspace, page, case)
     except EnvironmentLacks:
         return None
     versions = page.versions(workspace)
-    (found,) = over_shapes(targets, versions)
+    found = over_shapes(targets, versions, page.over)
     lines = {line.variant: line for line in found.variants}
     own = [lines.pop(version) for version in versions]
     at_size = (filter(None, (line.result_at(shape) for line in own)) for shape in found.sizes)
     points = tuple(point for point in (next(points, None) for points in at_size) if point)
-    if len(points) < len(picked):
+    if len(points) < len(pick_shapes(workspace.study(page.study), page.cases[case])):
         return None
     return replace(found, variants=(replace(own[0], shapes=points), *lines.values()))
 

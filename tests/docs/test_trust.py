@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-import shlex
 import shutil
 from collections.abc import Sequence
 from functools import cache
@@ -18,13 +17,10 @@ from benchmarks import agreement, between, carried, claims, controls
 from benchmarks.honest import __main__ as honest
 from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row, studies
 from benchmarks.honest.corpus import points
-from tools import sizes, story
+from tools import story
 
 from answers import Patch, not_none
 from standin import Run, StandIn
-from workbench.app import measure as measuring
-from workbench.cli.main import main
-from workbench.cuda import compiler
 from workbench.derive.speedup import over_sessions
 from workbench.judge.findings import sentence
 from workbench.judge.gates import REFEREE
@@ -134,59 +130,6 @@ def part(text: str, study: str) -> list[list[str]]:
     """The cells of the table of a study."""
     lines = text.split(f"<!-- sizes: {study} -->\n")[1].split("\n\n")[0].splitlines()
     return [line.strip("| ").split(" | ") for line in lines]
-
-
-@pytest.mark.slow
-def test_one_command_measures_what_the_page_shows(root: Path, monkeypatch: Patch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(machine, "find_gpu", lambda: None)
-        nothing = sizes.section(find_workspace(root), sizes.ATTENTION)
-    assert nothing == ("not collected", {})
-    gpu = StandIn(monkeypatch, made_up, noise=0.05)
-    monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
-    monkeypatch.setattr(compiler, "package_version", lambda name: "4")
-    (line,) = re.findall("^ {4}workbench (sweep .*S=128.*)$", SIZES, re.MULTILINE)
-    assert main([*shlex.split(line), "--project", str(root)]) == 0
-    assert [sorted(names) for names in gpu.timed] == [sorted([VARIANT, *REFERENCES])] * 32
-    shown, charts = sizes.section(find_workspace(root), sizes.ATTENTION)
-    assert "not collected" not in shown
-    assert len(charts) == 4 * 4  # light and dark, wide and for a phone
-    for case in sizes.ATTENTION.cases:
-        found = not_none(sizes.over(find_workspace(root), sizes.ATTENTION, case))
-        assert list(found.sizes.values()) == LENGTHS
-        assert {line.variant for line in found.timed} == {VARIANT, *REFERENCES}
-        drawn = charts[f"sizes/{case}-light.svg"]
-        assert "fa4" in drawn
-        assert VARIANT in drawn
-        assert f'src="sizes/{case}-light.svg"' in shown
-    head, _, *rows = part(f"<!-- sizes: attention -->\n{shown}", "attention")
-    assert head[-4:] == list(sizes.ATTENTION.cases)
-    assert [row[0] for row in rows[:8]] == [f"S={length}" for length in LENGTHS]
-    cells = [cell for row in rows[:8] for cell in row[1:]]
-    assert all(re.fullmatch(r"[\d.,]+ µs, 1\.\d+x \[[\d., ]+\] fa4", cell) for cell in cells)
-    (long,) = re.findall(r"\| S=16384 \| ([\d,]+) µs", shown)
-    assert float(long.replace(",", "")) == pytest.approx(3 + 16384**2 / 8000, rel=0.05)
-
-
-@pytest.mark.slow
-def test_shapes_in_bf16_are_collected_by_a_sweep(root: Path, monkeypatch: Patch) -> None:
-    StandIn(monkeypatch, made_up, noise=0.01)
-    monkeypatch.setattr(measuring, "collectable", lambda executor, study, variants: variants)
-    assert sizes.at_shapes(find_workspace(root)).count("| not collected") == 36
-    typed = "b2h8s512d64-causal,dtype=bfloat16,S=512|1024"
-    assert main(["sweep", VARIANT, "--shape", typed, "--project", str(root)]) == 0
-    text = sizes.at_shapes(find_workspace(root))
-    assert text.count("| not collected") == 35
-    cell = rf"not collected \| `{VARIANT}` [\d.]+ µs, 1\.\d+x \[1\.[^|]* fa4 \|"
-    assert len(re.findall(cell, text)) == 1
-
-
-@pytest.mark.slow
-def test_a_case_of_which_a_length_is_missing_is_not_shown(root: Path, monkeypatch: Patch) -> None:
-    StandIn(monkeypatch, made_up)
-    short = sizes.ATTENTION.cases["d64"].replace("16384", "8192")
-    assert main(["sweep", VARIANT, "--shape", short, "--project", str(root)]) == 0
-    assert sizes.over(find_workspace(root), sizes.ATTENTION, "d64") is None
 
 
 def test_the_coverage_over_recordings_is_the_measured_one() -> None:

@@ -29,7 +29,6 @@ from workbench.judge.findings import finding, sentence, sentences
 from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
 from workbench.judge.ladder import Ablation, Row, judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
-from workbench.judge.sweeps import over_sizes
 from workbench.judge.times import ShapeTimes, timing_facts
 from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, brief, markdown
@@ -41,7 +40,6 @@ from workbench.render.document.ladder_report import change, summary
 from workbench.render.document.ladder_view import account
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
-from workbench.study.values import Work
 from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
@@ -620,13 +618,6 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     assert row.over_baseline is None
     told = plain(phrases.answer(judged))
     assert "its speed relative to base (20.0 µs) is not collected." in told
-    own = dataclasses.replace(found.shapes["s"], parameters={"n": 8}, work=Work(8, 8, "float16"))
-    over = over_sizes(
-        [own], "n", ["last", "slow", "base"], found.ladder, study="", gpu="", ceilings={}
-    )
-    points = {line.variant: line.result_at("s") for line in over.variants}
-    micros = {name: point.microseconds.value for name, point in points.items() if point}
-    assert micros == pytest.approx({"last": 9.0, "slow": 30.0, "base": 20.0, REFERENCE: 18.0})
 
 
 def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_clearly_faster() -> (

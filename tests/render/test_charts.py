@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import subprocess
@@ -13,7 +12,6 @@ import xml.etree.ElementTree as ET
 from functools import lru_cache
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import pages
@@ -24,10 +22,8 @@ from workbench.app.judge import judged
 from workbench.app.target import find_recorded
 from workbench.derive.speedup import Time
 from workbench.judge.ladder import Ablation
-from workbench.judge.sweeps import OverSizes
 from workbench.judge.times import AcrossShapes, AtShape
 from workbench.ncu.catalog import STALL_REASONS
-from workbench.render import as_json
 from workbench.render.chart import svg
 from workbench.render.chart.charts import (
     CHARTS,
@@ -39,12 +35,9 @@ from workbench.render.chart.charts import (
     fills,
     page_charts,
     parts,
-    size_lines,
 )
 from workbench.render.document.variant import step_chart
 from workbench.render.numbers import microseconds, percent
-from workbench.reporters import sweep
-from workbench.reporters.schema import schema
 from workbench.words import Regime
 from workspaces import ROOT
 
@@ -290,49 +283,8 @@ def inside(drawing: svg.Drawing, width: float = svg.WIDTH) -> None:
         ET.fromstring(file)
 
 
-def over(names: int, references: int = 1) -> OverSizes:
-    sizes = {f"n{2**i}": float(2**i) for i in range(4, 12)}
-
-    def point(shape: str, microseconds: float) -> AtShape:
-        return AtShape(shape, {}, time(microseconds), "", None, None, 1e12, 1e9, None)
-
-    lines = [
-        AcrossShapes(f"v{n}", tuple(point(s, (n + 1) * v) for s, v in sizes.items()))
-        for n in range(names)
-    ]
-    return OverSizes(
-        study="study",
-        gpu="nvidia-h200",
-        parameter="n",
-        sizes=sizes,
-        others={"rows": 2},
-        variants=tuple(lines),
-        references=tuple(f"v{n}" for n in range(names - references, names)),
-        in_flops=True,
-    )
-
-
-@pytest.mark.parametrize("names", [1, 2, 7, 30])
-def test_sizes_are_drawn_whatever_their_number(names: int) -> None:
-    inside(size_lines(over(names)))
-
-
-def test_sizes_in_short_name_the_fastest_variant_at_each() -> None:
-    told = sweep.brief([over(3)])
-    assert [each["n"] for each in told["sizes"]] == [2.0**i for i in range(4, 12)]  # type: ignore[attr-defined]
-    assert {each["variant"] for each in told["sizes"]} == {"v0"}  # type: ignore[attr-defined]
-    jsonschema.validate(json.loads(as_json.dumps(told)), schema("sweep"))
-
-
 @pytest.mark.slow
 def test_times_over_the_size_stand_beside_the_newest_version() -> None:
-    found = over(9, references=2)
-    told = pages.texts(size_lines(found))
-    assert {"v6", "v7", "v8", "v1"} <= set(told)
-    assert "v0" not in told  # more than there are colours
-    assert pages.texts(size_lines(dataclasses.replace(found, variants=found.variants[-2:]))) == [
-        "no version was timed at these sizes"
-    ]
     ladder = studies()["attention"]
     told = pages.texts(chart("sizes", ladder))
     assert {row.variant for row in ladder.references} <= set(told)

@@ -16,11 +16,7 @@ from tools import sizes
 
 from answers import Patch
 from workbench import cuda
-from workbench.app.executor import Local
-from workbench.app.sweep import over_shapes
-from workbench.app.target import target_at
 from workbench.cuda.launch import Kernel
-from workbench.study.params import pick_shapes
 from workbench.study.values import Shape
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
@@ -92,9 +88,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     study = workspace.study(page.study)
     versions = page.versions(workspace)
     choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
-    picked = pick_shapes(study, page.cases[model])
-    targets = tuple(target_at(Local(), workspace, each) for each in picked)
-    (found,) = over_shapes(targets, versions)
+    found = sizes.over_shapes(sizes.targets_of(workspace, page, model), versions, page.over)
     lines = {line.variant: line for line in found.variants}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
     for name in found.sizes:

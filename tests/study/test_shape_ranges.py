@@ -1,26 +1,20 @@
-"""Shapes that a study does not list: how they are named, checked, kept, and told over the size."""
+"""Shapes that a study does not list: how they are named, checked and kept."""
 
 from __future__ import annotations
 
-import math
-import re
 from pathlib import Path
 
 import pytest
 
-from answers import Capsys, Patch, Told, error_of, text_of
+from answers import Capsys, Patch, Told, error_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.evidence.store import EvidenceFolder, derived_shapes, measured_ceilings
-from workbench.judge.sweeps import ranges
-from workbench.render.numbers import percent
-from workbench.run import machine
+from workbench.evidence.store import EvidenceFolder
 from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import find_workspace
-from workbench.words import Parameter
 from workspaces import GOOD, STUDY, make, step
 
 SHAPES = """shapes = {
@@ -125,44 +119,13 @@ def evidence(root: Path) -> EvidenceFolder:
     return EvidenceFolder(root / "ablations" / "scale" / "evidence" / "nvidia-h200")
 
 
-def test_a_range_is_measured_shape_by_shape_and_kept(
-    gpu: StandIn, root: Path, told: Told, capsys: Capsys
-) -> None:
-    (over,) = told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"]
-    assert over["parameter"] == "n"
-    assert list(over["sizes"].values()) == [1024, 2048, 4096, 8192]
-    assert len(gpu.timed) == 4
-    assert gpu.captured == []
-    lines = {each["variant"]: each for each in over["variants"]}
-    last = lines["wide"]["shapes"][-1]
-    assert last["microseconds"]["value"] == pytest.approx(14.096, rel=0.01)
-    assert over["in_flops"] is False  # one FLOP in eight bytes
-    assert last["terabytes_per_second"] == pytest.approx(8 * 8192 / 14.096e6, rel=0.01)
-    assert last["fastest"] == "eager"
-    assert last["speedup_over_fastest"]["low"] < 16.55 / 14.096
-    ratios = [at["speedup_over_fastest"]["ratio"] for at in lines["wide"]["shapes"]]
-    mean = math.exp(sum(map(math.log, ratios)) / 4)
-    assert lines["wide"]["geometric_mean"] == pytest.approx(mean)
-    assert lines["eager"]["geometric_mean"] is None
-    shapes = derived_shapes(evidence(root))
-    assert {name: values["n"] for name, values in shapes.items()} == {
-        "n1024": 1024,
-        "n2048": 2048,
-        "n8192": 8192,
-    }
-    gpu.timed.clear()
-    assert told("sweep", "wide", "baseline", "--shape", "n=1024..8192*2")["sizes"] == [over]
-    assert gpu.timed == []
-
-
-@pytest.mark.parametrize("verb", [["sweep", "--fresh"], ["check"]], ids=" ".join)
 def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
-    verb: list[str], gpu: StandIn, told: Told
+    gpu: StandIn, told: Told
 ) -> None:
     """And again when it is asked again: what is on record may be of another day."""
     for _ in range(2):
         gpu.jobs.clear()
-        told(*verb, "wide", "--shape", "n=1024..4096*2")
+        told("check", "wide", "--shape", "n=1024..4096*2")
         at = [job.check_shapes for job in gpu.jobs if isinstance(job, VariantsJob)]
         first, *others = at
         assert len(first) > 1
@@ -203,7 +166,7 @@ def test_a_step_that_is_wrong_as_declared_fails_no_command(
 def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
     gpu: StandIn, told: Told
 ) -> None:
-    told("sweep", "wide", "--shape", "n=1024|2048")
+    told("ablate", "wide", "--shape", "n=1024")
     assert next(job.derived for job in gpu.jobs if job.shape == "n1024") == {
         "n1024": {"n": 1024, "rows": 2, "causal": False, "dtype": "float16"}
     }
@@ -213,7 +176,7 @@ def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
     told("ablate", "--fresh")
     gpu.timed.clear()
     gpu.checked.clear()
-    told("sweep", "wide", "--shape", "n=1024|2048")
+    told("ablate", "wide", "--shape", "n=1024")
     assert gpu.checked == []
     assert gpu.timed == []
 
@@ -221,12 +184,11 @@ def test_what_is_known_of_a_derived_shape_outlives_other_measurements(
 def test_a_change_of_the_study_makes_a_derived_shape_stale(
     gpu: StandIn, root: Path, told: Told
 ) -> None:
-    told("sweep", "wide", "--shape", "n=1024|2048")
+    told("ablate", "wide", "--shape", "n=1024")
     gpu.timed.clear()
     write_study(root, "\nOTHER = 1\n")
-    told("sweep", "wide", "--shape", "n=1024|2048")
-    assert len(gpu.timed) == 2
-    assert list((root / "reports" / "scale").glob("over_n*/SIZES.md"))
+    told("ablate", "wide", "--shape", "n=1024")
+    assert len(gpu.timed) == 1
 
 
 def test_check_takes_a_range(gpu: StandIn, root: Path, told: Told) -> None:
@@ -235,28 +197,6 @@ def test_check_takes_a_range(gpu: StandIn, root: Path, told: Told) -> None:
         ("n512", "correct"),
         ("n1024", "correct"),
     ]
-
-
-def test_over_the_size_of_a_choice_is_hinted_what_to_name_beside_it(
-    gpu: StandIn, root: Path, capsys: Capsys
-) -> None:
-    for name in ("wide.py", "wide.cu"):
-        text = (root / "kernels" / "scale" / name).read_text()
-        (root / "kernels" / "scale" / name.replace("wide", "either")).write_text(text)
-    ladder = root / "ablations" / "scale" / "ablation.toml"
-    chooses = step("either", "wide").rstrip() + '\nchooses = ["wide"]\n'
-    ladder.write_text(f"{ladder.read_text()}\n{chooses}")
-    gpu.time = lambda run: 12.0 if run.variant == "either" else 10.0
-
-    def swept(*names: str) -> str:
-        place = ["--shape", "n=1024|2048", "--project", str(root)]
-        return error_of(capsys, "sweep", *names, *place, code=0)
-
-    assert "hint: name what is chosen among, too, to see where it is faster: wide\n" in swept(
-        "either"
-    )
-    assert "wide" not in gpu.timed[0]
-    assert "hint" not in swept("either", "wide")
 
 
 def test_a_baseline_is_timed_beside_what_is_profiled_and_not_captured(
@@ -321,73 +261,3 @@ def test_a_shape_of_more_than_numbers_and_strings_is_not_varied(root: Path) -> N
     assert "its 'rows' is a list" in error.value.message
     with pytest.raises(UsageError):
         pick_shapes(study(root), "rows=4")
-
-
-def test_a_range_is_of_numbers(root: Path, capsys: Capsys) -> None:
-    arguments = ["sweep", "wide", "--shape", "causal=0|1", "--project", str(root)]
-    assert "differ in a number alone: large, causal" in error_of(capsys, *arguments)
-
-
-def test_a_range_beside_another_parameter_is_two_ranges(
-    gpu: StandIn, root: Path, told: Told
-) -> None:
-    gpu.time = lambda run: 10.0
-    found = told("sweep", "wide", "--shape", "causal=0|1,n=8|16")["sizes"]
-    assert [each["others"]["causal"] for each in found] == [False, True]
-    assert all(list(each["sizes"].values()) == [8, 16] for each in found)
-    (written,) = (root / "reports" / "scale").glob("over_causal*/SIZES.md")
-    text = written.read_text()
-    assert text.count("<picture>") == 2
-    assert re.findall("^## .*", text, re.MULTILINE) == ["## Over `n`", "## Over `n`: causal"]
-    assert (written.parent / "sizes-2-dark.svg").is_file()
-
-
-def test_two_shapes_are_a_range_unless_one_stands_in_a_longer_one() -> None:
-    def shapes(*pairs: tuple[int, int]) -> dict[str, dict[str, Parameter]]:
-        return {f"{batch}-{length}": {"B": batch, "S": length} for batch, length in pairs}
-
-    def found(*pairs: tuple[int, int]) -> list[tuple[str, list[str]]]:
-        return list(ranges(shapes(*pairs)))
-
-    assert found((2, 512), (4, 512)) == [("B", ["2-512", "4-512"])]
-    over = ("S", ["4-256", "4-512", "4-1024"])
-    assert found((4, 256), (4, 512), (4, 1024)) == [over]
-    assert found((4, 256), (4, 512), (4, 1024), (2, 512)) == [over]
-    crossing = [("B", ["1-512", "2-512", "4-512"]), over]
-    several = found((4, 256), (4, 512), (4, 1024), (2, 512), (1, 512))
-    assert sorted(several) == sorted(crossing)
-
-
-def test_ranges_from_two_shapes_are_two_documents(gpu: StandIn, root: Path, told: Told) -> None:
-    gpu.time = lambda run: 10.0
-    for causal in (0, 1):
-        told("sweep", "wide", "--shape", f"causal={causal},n=8|16")
-    written = sorted((root / "reports" / "scale").glob("over_causal*/SIZES.md"))
-    assert ["causal" in path.read_text() for path in written] == [False, True]
-
-
-def test_a_rate_is_held_against_the_measured_ceiling(
-    gpu: StandIn, root: Path, told: Told, capsys: Capsys
-) -> None:
-    arguments = ("sweep", "wide", "--shape", "n=1024|2048")
-    (over,) = told(*arguments)["sizes"]
-    dram = measured_ceilings("nvidia-h200")["dram"]
-    assert over["ceilings"].keys() == {"dram", "fp32"}
-    share = over["variants"][0]["shapes"][1]["terabytes_per_second"] * 1e12 / dram
-    assert f", {percent(share)} of measured dram" in text_of(capsys, *arguments, project=root)
-
-
-def test_a_range_of_two_beside_longer_ones_is_none(gpu: StandIn, root: Path, told: Told) -> None:
-    gpu.time = lambda run: 10.0
-    found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16|32")["sizes"]
-    assert [(each["parameter"], each["others"]["rows"]) for each in found] == [("n", 1), ("n", 2)]
-    found = told("sweep", "wide", "--shape", "rows=1|2,n=8|16")["sizes"]
-    assert [each["parameter"] for each in found] == ["n", "rows", "rows", "n"]
-
-
-def test_without_a_gpu_and_a_record_there_is_no_range(
-    root: Path, monkeypatch: Patch, capsys: Capsys
-) -> None:
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
-    assert main(["sweep", "wide", "--shape", "n=8|16", "--project", str(root)]) == 3
-    assert "no evidence is recorded for scale at n8" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A variant at all combinations of its parameters, and variants over a range of shapes. Pure.
+"""A variant at all combinations of its parameters. Pure.
 
 The fastest of many combinations is, by its own measurement, partly the luckiest: an interval from
 the sessions that picked it leaves out the truth more often than it says. So the best is timed once
@@ -7,30 +7,23 @@ more beside the default, in fresh sessions, and the reported ratio is from those
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
-from workbench.derive.rooflines import DRAM
 from workbench.derive.speedup import Ratio, Time
 from workbench.evidence.records import Build
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
 from workbench.judge.times import (
-    LEAST_INTENSITY,
-    AcrossShapes,
-    AtShape,
     ShapeTimes,
-    at_shape,
     main_timing,
     warnings_of,
 )
 from workbench.load import ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.study.config import Gates
-from workbench.study.model import Ladder
-from workbench.words import CheckResult, GateState, Origin, Parameter, grouped, shown
+from workbench.words import CheckResult, GateState, Origin, Parameter, shown
 
 
 @dataclass(frozen=True)
@@ -267,126 +260,3 @@ def refusal(build: Build | None, gates: Gates) -> Finding | None:
     """Why the compiler gate does not let a build pass; None where it does, or there is none."""
     gate = compiler_gate(build, gates)
     return gate.why if gate.state == GateState.FAILED else None
-
-
-FEWEST = 2  # sizes that make a range
-# The measured ceiling that a type's arithmetic is held against.
-ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "fp32",
-              "float64": "fp64"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class OverSizes:
-    """``sizes`` are the values of ``parameter`` by shape, rising; ``others`` are the parameters
-    that all shapes share. ``references`` are among the ``variants``. ``ceilings`` are the measured
-    ones that bound the study, in FLOP/s and byte/s; none of a GPU whose model nobody measured.
-    """
-
-    study: str
-    gpu: str
-    parameter: str
-    sizes: Mapping[str, float]
-    others: Mapping[str, Parameter]
-    variants: tuple[AcrossShapes, ...]
-    references: tuple[str, ...]
-    in_flops: bool
-    ceilings: Mapping[str, float] = field(default_factory=dict)
-    warnings: tuple[Finding, ...] = ()
-
-    @property
-    def timed(self) -> tuple[AcrossShapes, ...]:
-        """The variants that were timed at any of the sizes."""
-        return tuple(line for line in self.variants if line.shapes)
-
-    @property
-    def versions(self) -> tuple[AcrossShapes, ...]:
-        """All but the references."""
-        return tuple(line for line in self.variants if line.variant not in self.references)
-
-    def fastest_at(self, shape: str) -> tuple[AcrossShapes, AtShape] | None:
-        """Among the versions; None where none was timed."""
-        timed = [(line, point) for line in self.versions if (point := line.result_at(shape))]
-        return min(timed, key=lambda pair: pair[1].microseconds.value, default=None)
-
-    def share(self, point: AtShape) -> tuple[float, str] | None:
-        """The share of its time that the work takes at the slowest ceiling, and which that is."""
-        flops, moved = point.flops_per_second, point.bytes_per_second
-        shares = (((moved if n == DRAM else flops) / r, n) for n, r in self.ceilings.items())
-        return max(shares, default=None)
-
-
-def ranges(shapes: Mapping[str, Mapping[str, Parameter]]) -> Iterator[tuple[str, list[str]]]:
-    """Find parameters in which some shapes differ and in nothing else, with those shapes by the
-    value.
-
-    A shape may stand in several ranges; one whose shapes all stand in longer ones is none, nor are
-    two shapes if one of them does.
-    """
-    groups = grouped(
-        ((name, json.dumps({**parameters, name: None}, sort_keys=True)), shape)
-        for shape, parameters in shapes.items()
-        for name, value in parameters.items()
-        if type(value) in (int, float)
-    )
-    longest: dict[str, int] = {}
-    for members in groups.values():
-        for shape in members:
-            longest[shape] = max(len(members), longest.get(shape, 0))
-    for (name, _), members in groups.items():
-        longest_here = [longest[shape] == len(members) for shape in members]
-        if len(members) >= FEWEST and (
-            any(longest_here) if len(members) > FEWEST else all(longest_here)
-        ):
-            yield name, sorted(members, key=lambda shape: float(shapes[shape][name]))
-
-
-def over_sizes(
-    shapes: Sequence[ShapeEvidence],
-    parameter: str,
-    variants: Sequence[str],
-    ladder: Ladder,
-    *,
-    study: str,
-    gpu: str,
-    ceilings: Mapping[str, float],
-) -> OverSizes:
-    """Judge variants over ``shapes`` that differ in ``parameter`` alone, and rise in it.
-
-    ``ceilings`` are measured on the GPU's model, by id. Times of references are those beside the
-    first of the ``variants``, if it was timed with them.
-    """
-    references = [reference.name for reference in ladder.references]
-    work = shapes[-1].work
-    in_flops = work is not None and work.flops >= LEAST_INTENSITY * work.bytes
-    names = [*variants, *references]
-    times = {shape.shape: ShapeTimes(shape, main_timing(shape, names)) for shape in shapes}
-    bounds = (ARITHMETIC.get(work.dtype, ""), DRAM) if work else ()
-
-    def across(name: str) -> AcrossShapes:
-        beside = variants[0] if variants and name in references else ""
-        results = (
-            at_shape(shape_times, references, name, beside) for shape_times in times.values()
-        )
-        return AcrossShapes(name, tuple(filter(None, results)))
-
-    by_size = {
-        f"{parameter}={size_words(float(shape.parameters[parameter]))}": times[shape.shape].table
-        for shape in shapes
-    }
-    return OverSizes(
-        study=study,
-        gpu=gpu,
-        parameter=parameter,
-        sizes={shape.shape: float(shape.parameters[parameter]) for shape in shapes},
-        others={k: v for k, v in shapes[0].parameters.items() if k != parameter},
-        variants=tuple(map(across, names)),
-        references=tuple(references),
-        in_flops=in_flops,
-        ceilings={name: rate for name in bounds if (rate := ceilings.get(name))},
-        warnings=tuple(warnings_of(by_size, ladder.primary_reference)),
-    )
-
-
-def size_words(value: float) -> str:
-    """``512``: as it was given, whole where it is whole."""
-    return f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"

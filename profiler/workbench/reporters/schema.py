@@ -152,11 +152,7 @@ ANSWERS: Mapping[str, Keys] = {
     "list": {"studies": (Objects, "studies with their variants")},
     "profile": {**JUDGED, **STEP, **LADDER, **PROGRAM},
     "show": {**JUDGED, **STEP, **MORE},
-    "sweep": {
-        **JUDGED,
-        "sweeps": (Objects, "combinations of parameters, the fastest first"),
-        "sizes": (Objects, "the fastest variant at each size, and its ratio over a reference"),
-    },
+    "sweep": {**JUDGED, "sweeps": (Objects, "combinations of parameters, the fastest first")},
     "try": {**JUDGED, **STEP, **TRIED},
 }
 # What these answer is their whole record, cut to fit.

@@ -1,4 +1,4 @@
-"""``sweep``: combinations of parameters, or variants over a range of shapes."""
+"""``sweep``: combinations of parameters."""
 
 from __future__ import annotations
 
@@ -6,34 +6,28 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.sweeps import OverSizes, Sweep
+from workbench.judge.sweeps import Sweep
 from workbench.render import as_table
 from workbench.render import brief as in_short
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.blocks import Block
-from workbench.render.document.timings import sizes_view, sweep_view
+from workbench.render.document.timings import sweep_view
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-def data(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:
-    every = list(result)
-    return {"sweeps" if isinstance(every[0], Sweep) else "sizes": every}
+def data(result: Iterable[Sweep]) -> dict[str, object]:
+    return {"sweeps": list(result)}
 
 
-def brief(result: Iterable[Sweep | OverSizes]) -> dict[str, object]:
-    """The combinations by time, or the fastest variant at each size."""
+def brief(result: Iterable[Sweep]) -> dict[str, object]:
+    """The combinations by time."""
     every = list(result)
     first = every[0]
-    if isinstance(first, Sweep):
-        best = first.best.variant if first.best else first.variant
-        going_on = in_short.command(first.study, "profile", best, "--shape", first.shape)
-        return {"sweeps": [_sweep(each) for each in every if isinstance(each, Sweep)], **going_on}
-    over = [each for each in every if isinstance(each, OverSizes)]
-    sizes = [_size(each, shape) for each in over for shape in each.sizes]
-    going_on = in_short.command(first.study, "advise", first.versions[0].variant)
-    return {"study": first.study, "gpu": first.gpu, "sizes": sizes, **going_on}
+    best = first.best.variant if first.best else first.variant
+    going_on = in_short.command(first.study, "profile", best, "--shape", first.shape)
+    return {"sweeps": list(map(_sweep, every)), **going_on}
 
 
 def _sweep(sweep: Sweep) -> Data:
@@ -51,32 +45,14 @@ def _sweep(sweep: Sweep) -> Data:
     return {**named, "combinations": timed, "failed": in_short.failed(failed)}
 
 
-def _size(sizes: OverSizes, shape: str) -> Data:
-    """Return a size; its ratio is over the fastest reference there."""
-    size = {"shape": shape, sizes.parameter: sizes.sizes[shape]}
-    if (fastest := sizes.fastest_at(shape)) is None:
-        return size
-    line, point = fastest
-    time, of = point.microseconds.value, point.fastest or None
-    ratio = in_short.ratio(point.claimed)
-    return {**size, "variant": line.variant, "microseconds": time, "of": of, "ratio": ratio}
-
-
-def frame(result: Iterable[Sweep | OverSizes], note: Callable[[str], None]) -> DataFrame:
-    """The combinations by time, or each variant at each size."""
+def frame(result: Iterable[Sweep], note: Callable[[str], None]) -> DataFrame:
+    """The combinations by time."""
     every = list(result)
     for text in dict.fromkeys(text for each in every for text in sentences(each.warnings)):
         note(text)
-    rows: list[Data] = []
-    for each in every:
-        if isinstance(each, Sweep):
-            rows += map(shown_fields, each.combinations)
-        else:
-            points = ((line.variant, point) for line in each.variants for point in line.shapes)
-            rows += ({"variant": name, **shown_fields(point)} for name, point in points)
-    return as_table.frame(rows, "variant")
+    return as_table.frame((shown_fields(c) for each in every for c in each.combinations), "variant")
 
 
-def blocks(result: Iterable[Sweep | OverSizes], _: object) -> Iterator[Block]:
+def blocks(result: Iterable[Sweep], _: object) -> Iterator[Block]:
     for each in result:
-        yield from sweep_view(each) if isinstance(each, Sweep) else sizes_view(each)
+        yield from sweep_view(each)

@@ -12,7 +12,6 @@ from workbench.derive.figures import ISSUING, Figure, added
 from workbench.derive.speedup import Time
 from workbench.judge.comparison import Comparison
 from workbench.judge.ladder import Ablation, Row
-from workbench.judge.sweeps import OverSizes, size_words
 from workbench.judge.times import AcrossShapes
 from workbench.render.chart import svg
 from workbench.render.chart.roofline import roofline
@@ -25,7 +24,6 @@ from workbench.render.document.phrases import (
     compared,
     parent_of,
     shape_name,
-    shape_words,
     short_change,
     table_size,
     verdict,
@@ -234,29 +232,10 @@ def over_sizes(canvas: svg.Canvas, ablation: Ablation) -> float:
         }
         for each in sorted(across.shapes, key=lambda each: each.microseconds.value)
     }
-    return _sizes(canvas, rows, across.variant)
+    return size_rows(canvas, rows, across.variant)
 
 
-def size_lines(over: OverSizes, name: str = SIZES) -> svg.Drawing:
-    """Return the chart of one range: the newest version of those timed at most sizes, and beside
-    it the references and the versions before it.
-    """
-    shared = shape_words(over.others)
-    subtitle = f"{over.study}{f', {shared}' if shared else ''}, {over.gpu}"
-    base = max(reversed(over.versions), key=lambda each: len(each.shapes), default=None)
-    rows = {
-        f"{over.parameter}={size_words(size)}": {
-            line.variant: point.microseconds.value
-            for line in reversed(over.variants)
-            if (point := line.result_at(shape))
-        }
-        for shape, size in over.sizes.items()
-    }
-    fill = partial(_sizes, rows=rows, base=base.variant if base else "")
-    return svg.Drawing(name, f"Time over {over.parameter}", subtitle, fill, *caption_of(SIZES))
-
-
-def _sizes(canvas: svg.Canvas, rows: Mapping[str, Mapping[str, float]], base: str) -> float:
+def size_rows(canvas: svg.Canvas, rows: Mapping[str, Mapping[str, float]], base: str) -> float:
     """Draw a row a size: the times there as multiples of that of ``base``, on one axis."""
     rows = {name: times for name, times in rows.items() if base in times}
     if not rows:

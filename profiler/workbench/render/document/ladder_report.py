@@ -23,7 +23,6 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.sweeps import ARITHMETIC
 from workbench.judge.times import TimingFacts
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, hunks, limits, timings, variant, warp_times
@@ -90,6 +89,9 @@ from workbench.render.numbers import (
 )
 from workbench.words import ABSENT, NONE, Verdict, grouped
 
+# The peak that a type's arithmetic is held against.
+ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "fp32",
+              "float64": "fp64"}  # fmt: skip
 NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
 
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
-from workbench.judge.sweeps import Combination, Fate, OverSizes, Sweep, size_words
-from workbench.judge.times import AcrossShapes, InRegime, TimingFacts
+from workbench.judge.sweeps import Combination, Fate, Sweep
+from workbench.judge.times import InRegime, TimingFacts
 from workbench.render.document.blocks import (
-    Align,
     Block,
     Bullets,
     Cell,
-    Chart,
     Content,
     Field,
     Marking,
-    Section,
     Table,
     TableColumn,
     Text,
@@ -37,15 +33,13 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.phrases import SIZES, caption_of, parent_of, shape_words, with_cycles
+from workbench.render.document.phrases import parent_of, with_cycles
 from workbench.render.numbers import (
     at_level,
     ends,
     factor,
     interval,
-    microseconds,
     number,
-    percent,
     shorten,
 )
 from workbench.words import ABSENT, NONE, Origin, Regime
@@ -139,82 +133,6 @@ def controls(facts: TimingFacts | None) -> str:
     )
     parts = [sentence(facts.interference.said())] if facts.interference else []
     return "; ".join([*parts, *[f"A/A controls: {shown}"] * bool(shown)])
-
-
-def sizes_sections(every: Sequence[OverSizes]) -> Iterator[Section]:
-    """Each with its chart, named by the parameters in which it differs from others, such as
-    ``D=64 causal``.
-    """
-    for place, over in enumerate(every, start=1):
-        others = [other.others for other in every]
-        parameters = {k: v for k, v in over.others.items() if any(o.get(k) != v for o in others)}
-        which = shape_words(parameters)
-        name = f"{SIZES}-{place}" if place > 1 else SIZES
-        alt, caption = caption_of(SIZES)
-        chart = Chart(name, f"{alt} Of {over.study} on {over.gpu}.", words(caption))
-        title = line("Over ", code(over.parameter), f": {which}" * bool(which))
-        yield Section(name, title, (chart, *sizes_view(over)))
-
-
-def sizes_view(over: OverSizes) -> list[Block]:
-    """The times, and which is the fastest where, with its rate."""
-    return [
-        paragraph(origin(over)),
-        *warned(sentences(over.warnings)),
-        times_table(over),
-        Bullets(tuple(fastest(over))),
-    ]
-
-
-def origin(over: OverSizes) -> Text:
-    shared = shape_words(over.others)
-    return line(
-        f"{over.study} over ", code(over.parameter), f" on {over.gpu}", f"; {shared}" * bool(shared)
-    )
-
-
-def times_table(over: OverSizes) -> Table:
-    fields: list[Field[AcrossShapes]] = [field("variant", "time", lambda o: code(o.variant))]
-    for shape, size in over.sizes.items():
-        label = f"{over.parameter}={size_words(size)}"
-        column = TableColumn(shape, label, "µs", Align.RIGHT, 1, note="[95 % interval]")
-        fields.append(Field(column, partial(_time, shape)))
-    return table(
-        f"{SIZES}-time",
-        fields,
-        over.variants,
-        key=lambda one: one.variant,
-        kind=lambda one: Marking.REFERENCE if one.variant in over.references else Marking.PLAIN,
-    )
-
-
-def _time(shape: str, across: AcrossShapes) -> Content:
-    point = across.result_at(shape)
-    return figure_cell(point.microseconds.value, note=ends(point.microseconds)) if point else NONE
-
-
-def fastest(over: OverSizes) -> list[Text]:
-    """At every size, with the ratio over the fastest reference."""
-    parts = []
-    for shape, size in over.sizes.items():
-        best_and_point = over.fastest_at(shape)
-        if best_and_point is None:
-            continue
-        best, point = best_and_point
-        against = f", {interval(point.claimed)} of {point.fastest}" if point.claimed else ""
-        in_bytes = f"{number(point.bytes_per_second / 1e9)} GB/s"
-        rates = f"{number(point.tflops)} TFLOP/s" if over.in_flops else in_bytes
-        if share := over.share(point):
-            rates += f", {percent(share[0])} of measured {share[1]}"
-        head = f"fastest variant at {over.parameter}={size_words(size)}: "
-        parts.append(
-            line(
-                head,
-                code(best.variant),
-                f" {microseconds(point.microseconds.value)}, {rates}{against}",
-            )
-        )
-    return parts
 
 
 WHY = 60  # characters
