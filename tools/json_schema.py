@@ -42,20 +42,17 @@ METRIC = {"variant": "str", "capture": "str", "metric": "str", "metrics": "list[
 VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "ablate": ["LadderAnswer", {"tables": "list[LadderAnswer]"}],
     "advise": ["AdviceAnswer", "ReportAnswer"],
-    "bisect": ["Bisected"],
     "build": [{"study": "str", "builds": "list[VariantBuild]"}],
     "check": ["CheckedStudy"],
     "diff": ["PairAnswer", "ReportPair"],
-    "doctor": [
-        {"rows": "list[Any]", "works": "dict[str, bool]", "conclusion": "str", "host": "str"}
-    ],
+    "doctor": [{"rows": "list[Any]", "works": "dict[str, bool]", "conclusion": "str"}],
     "gate": ["Gated"],
     "init": ["NewWorkspace", {"folder": "str", "written": "list[str]"}],
     "list": [{"studies": "list[ListedStudy]"}],
     "new": ["NewStep"],
     "profile": ["LadderAnswer", "ReportAnswer", "TracedProgram"],
     "show": ["VariantAnswer", "ReportAnswer", "VariantLines", "ReportLines", METRIC],
-    "sweep": [{"sweeps": "list[Sweep]"}, {"sizes": "list[OverSizes]"}],
+    "sweep": [{"sweeps": "list[Sweep]"}],
     "try": ["Attempt"],
     "weigh": [
         {"trace": "str", "weighed": "dict[str, Any]", "variant": "str", "reference": "str"}

@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,29 @@ def test_comments_and_lines_are_the_same_without_measuring(
     why = {c["variant"]: c["why"]["message"] for c in told["studies"][0]["changes"]}
     assert why["baseline"].startswith("only comments and blanks are others")
     assert why["fast"].startswith("its sources are the same")
+
+
+def test_git_bisect_finds_the_commit_that_broke_a_variant(scale: Repository, gate: Any) -> None:
+    """As docs/gate.md says: of one variant, past a commit that has none of that name."""
+    page = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
+    (typed,) = re.findall(r"git bisect run sh -c '(.*?)'", page)
+    run = typed.replace("v1.2", "good").replace("attention", "scale").replace("fix11", "fast")
+    run = run.replace("workbench", f"{sys.executable} -m workbench", 1)
+    fast = "kernels/scale/fast.cu"
+    scale.git("tag", "good")
+    scale.edit(CU, "float", "flaot")  # another variant
+    scale.edit(fast, "extern", "// one\nextern")
+    (scale.workspace / "kernels/scale/fast.py").rename(scale.workspace / "kernels/scale/slow.py")
+    scale.commit("without it")
+    (scale.workspace / "kernels/scale/slow.py").rename(scale.workspace / "kernels/scale/fast.py")
+    scale.commit("with it")
+    bad = scale.edit(fast, "float", "flaot")
+    scale.edit(fast, "// one", "// two")
+    scale.git("bisect", "start", "--first-parent", "HEAD", "good", "--", "gpu/kernels")
+    run = f"cd {scale.workspace} && {run}"
+    assert f"{bad} is the first bad commit" in scale.git("bisect", "run", "sh", "-c", run)
+    code, told = gate("good", "HEAD", "--variant", "fast")
+    assert (code, verdicts(told)) == (1, {"fast": "broken"})
 
 
 def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:

@@ -19,7 +19,7 @@ import pytest
 import fake_nvml
 import ssh_host
 from answers import Capsys, Patch, not_none
-from remote.test_remote import evidence, workspace
+from remote.test_remote import evidence, over_sizes, workspace
 from remote_gpus import NCU, nvml
 from workbench.evidence import journal
 
@@ -138,7 +138,7 @@ def test_the_recipe_measures_in_jobs_of_slurm(
     }
     script = folder / "recipe.py"
     script.write_text(recipe())
-    root = workspace(tmp_path / "ws")
+    root = over_sizes(workspace(tmp_path / "ws"), 1024, 2048, 4096)
     with subprocess.Popen(
         [sys.executable, str(script)],
         env={**os.environ, **given},
@@ -158,10 +158,9 @@ def test_the_recipe_measures_in_jobs_of_slurm(
                 sys.executable,
                 "-m",
                 "workbench",
-                "sweep",
-                "fix",
-                "--shape",
-                "n=1024..4096*2",
+                "ablate",
+                "--no-profile",
+                "--all-shapes",
                 *on,
             ]
             done = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -122,19 +121,11 @@ def test_what_is_killed_here_ends_there(host: Host, standin: Path, tmp_path: Pat
     assert ended(host)
 
 
-def test_doctor_looks_at_the_host(host: Host, capsys: Capsys) -> None:
-    assert main(["doctor", "--on", host.on, "--json"]) in (0, 3)
-    told = json.loads(capsys.readouterr().out)
-    assert told["host"]
-    rows = {row["name"]: row["found"] for row in told["rows"]}
-    assert rows["GPU"] == "NVIDIA H200, compute capability 9.0"
-
-
 def test_what_is_missing_is_installed_once(host: Host, monkeypatch: Patch, capsys: Capsys) -> None:
     """Into an environment of its own; here pip is given nothing that it has to fetch."""
     needed = ["msgspec>=0.1", "no-such-package>=1"]
     monkeypatch.setattr(remote_target, "requirements", lambda: needed)
-    told = error_of(capsys, "doctor", "--on", host.on, code=3)
+    told = error_of(capsys, "check", "--on", host.on, code=3)
     assert "gpu1: installing no-such-package>=1 into" in told
     assert "is deleted again" in told
     assert "pip could not install what the workbench needs" in told
@@ -151,7 +142,7 @@ def test_what_is_missing_is_installed_once(host: Host, monkeypatch: Patch, capsy
     ],
 )
 def test_what_a_host_lacks_is_an_error(on: str, words: str, host: Host, capsys: Capsys) -> None:
-    assert words in error_of(capsys, "doctor", "--on", on, code=3)
+    assert words in error_of(capsys, "check", "--on", on, code=3)
 
 
 def test_a_host_without_a_gpu_is_an_error(host: Host, tmp_path: Path, capsys: Capsys) -> None:
@@ -176,7 +167,6 @@ def test_on_a_gpu_its_own_card_is_measured_on_over_ssh(
     with ssh_host.running(tmp_path / "host", given) as host:
         host.use(monkeypatch)
         root = make(tmp_path / "ws", {"baseline": GOOD, "fix": GOOD})
-        both_of(capsys, "doctor", "--on", host.on)
         for row in json_of(capsys, "ablate", "--on", host.on, project=root)["variants"]:
             assert row["status"] == "current", row["problem"]
             assert row["capture"]

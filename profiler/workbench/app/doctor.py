@@ -159,12 +159,11 @@ def conclusion(can: dict[str, bool]) -> str:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """``works`` has read, build and measure; ``host`` is the remote target that it is of."""
+    """``works`` has read, build and measure."""
 
     rows: tuple[DoctorRow, ...]
     works: dict[str, bool]
     conclusion: str
-    host: str = ""
 
 
 def diagnosis() -> Diagnosis:

@@ -18,7 +18,6 @@ from workbench.run import machine
 from workbench.run.gpu import Gpu, gpus, locked
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them
-    from workbench.app.doctor import Diagnosis
     from workbench.evidence.records import Timing
     from workbench.evidence.store import EvidenceFolder
     from workbench.judge.open_verdicts import Deciding
@@ -147,10 +146,6 @@ class Executor(ABC):
         """Return the version of a distribution that is installed there; falsy where it is not."""
 
     @abstractmethod
-    def doctor(self) -> Diagnosis:
-        """Return what works there."""
-
-    @abstractmethod
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         """Measure. Raises Interrupted after Ctrl-C: what was finished is kept."""
 
@@ -202,11 +197,6 @@ class Local(Executor):
         from workbench.cuda.compiler import package_version
 
         return package_version(name)
-
-    def doctor(self) -> Diagnosis:
-        from workbench.app.doctor import diagnosis
-
-        return diagnosis()
 
     def ready(self) -> AbstractContextManager[None]:
         from workbench.run.process import spare_interpreters

@@ -11,6 +11,7 @@ from workbench.app.executor import Executor
 from workbench.app.kernel_code import KernelCode, code_of_builds
 from workbench.app.measure import collectable
 from workbench.app.sides import (
+    Measuring,
     Side,
     Together,
     build_all,
@@ -90,12 +91,12 @@ def paired(
     repository: Repository,
     commits: Sequence[Commit],
     workspaces: Sequence[Workspace],
-    wanted: str | None,
-    variant: str = "",
+    asked: GateRequest,
 ) -> list[Paired]:
-    """All studies of both commits, those of the newer first, or the ``wanted`` one, with all of
-    their variants or one. Raises UsageError where that, or any study, is at neither.
+    """All studies of both commits, those of the newer first, or the one that is asked for. Raises
+    UsageError where that, or any study, is at neither.
     """
+    wanted = asked.study
     older, newer = by_commit = [workspace.studies() for workspace in workspaces]
     names = list(dict.fromkeys([*newer, *older]))
     if wanted and wanted not in names:
@@ -111,9 +112,9 @@ def paired(
             return None
         commit, workspace = commits[place], workspaces[place]
         try:
-            return side_of(commit, workspace, name, variant)
+            return side_of(commit, workspace, name, asked.variant)
         except WorkbenchError as error:
-            if variant:
+            if asked.variant:
                 raise
             return repository.worded(error.message, workspace.root, commit)
 
@@ -162,25 +163,23 @@ def compare(
     executor: Executor,
     base: Side,
     head: Side,
-    shape: str | None,
-    tier: int,
+    asked: GateRequest,
     folder: Path,
 ) -> StudyChanges:
     """All variants of a study. ``folder`` takes what is measured of it."""
     names = list(dict.fromkeys([*head.compared, *base.compared]))
-    counted = [n for n in names if tier and recorded_anew(base, head, n)]
+    counted = [n for n in names if asked.tier and recorded_anew(base, head, n)]
     sides = {n: tuple(s.at(n, counters=n in counted) for s in (base, head)) for n in names}
     open_ = [n for n, (old, new) in sides.items() if old and new and not is_same(old, new)]
     open_ = [n for n in open_ if not any(s.error for s in sides[n] if s)]
     open_ = collectable(executor, head.study, open_, toolchains_of(base, head))
     together: Together | None = None
-    if tier and open_ and executor.gpu is not None:
+    if asked.tier and open_ and executor.gpu is not None:
         same = [
             n for n, (old, new) in sides.items() if old and new and is_control(head, n, old, new)
         ]
-        together = measure_together(
-            executor, base, head, open_, shape=shape, tier=tier, folder=folder, same=same
-        )
+        plan = Measuring(open_, asked.shape, times=asked.tier > 1, same=same)
+        together = measure_together(executor, base, head, plan, folder)
     changes, changed = [], changed_sources(base, head)
     for name, (old, new) in sides.items():
         timed = None
@@ -251,69 +250,82 @@ class Gated:
         return [change for each in self.studies for change in each.changes]
 
 
+@dataclass(frozen=True)
+class GateRequest:
+    """What is compared and how far: all studies or one, or one ``variant`` of it, at most to
+    ``tier``, by default as far as this machine can. ``cache`` is a folder that keeps what is
+    compiled.
+    """
+
+    arch: str
+    tier: int | None = None
+    cache: Path | None = None
+    study: str | None = None
+    variant: str | None = None
+    shape: str | None = None
+
+
 def gate(
     executor: Executor,
     workspace: Workspace,
-    base: str = "",
-    head: str = "",
-    *,
+    commits: Sequence[str],
+    asked: GateRequest,
     environments: Sequence[str] = (),
-    arch: str,
-    tier: int | None = None,
-    cache: Path | None = None,
-    study: str | None = None,
-    shape: str | None = None,
-    variant: str = "",
 ) -> Gated:
     """Compare two commits, or the files of a workspace in two ``environments``, each
-    ``NAME=PYTHON``, at most to ``tier``. ``cache`` is a folder that keeps what is compiled,
-    ``study`` and ``variant`` are those that are looked at, by default all. Raises UsageError for
-    unknown names, and EnvironmentLacks where tier 2 cannot be measured or an environment lacks a
-    package.
+    ``NAME=PYTHON``. Raises UsageError for unknown names, and EnvironmentLacks where tier 2 cannot
+    be measured or an environment lacks a package.
     """
-    require_arch(arch)
+    require_arch(asked.arch)
     if environments and executor.at_once:
         raise UsageError("--env compares two environments of this machine", hint="leave --on out")
-    if tier == 2 and executor.gpu is None:
+    if asked.tier == 2 and executor.gpu is None:
         raise machine.why_not_measuring()
-    if tier is None:
-        tier = 2 if executor.gpu is not None else 1
+    tier = asked.tier if asked.tier is not None else 1 + (executor.gpu is not None)
+    study = workspace.study(asked.study).name if asked.variant else asked.study
+    asked = replace(asked, tier=tier, study=study)
     with ExitStack() as stack:
         scratch = stack.enter_context(temporary_folder())
-        cubins = resolved(cache or scratch / "cubins")
+        cubins = resolved(asked.cache or scratch / "cubins")
         if environments:
-            toolchains = [
-                toolchain_of(name, python, scratch / f"links-{name}", cubins / name)
-                for name, python in named_pythons(environments).items()
-            ]
-            commits = [Commit(each.name, each.name) for each in toolchains]
-            studies = [
-                Paired(
-                    name,
-                    *(
-                        side_of(c, workspace, name, variant, t)
-                        for c, t in zip(commits, toolchains, strict=True)
-                    ),
-                )
-                for name in ([study] if study else workspace.studies())
-            ]
+            sides, studies = in_environments(workspace, asked, environments, scratch, cubins)
         else:
             repository = repository_of(workspace)
-            commits = [repository.commit(said) for said in (base, head)]
-            if head == "HEAD" and repository.is_dirty:
+            sides = [repository.commit(said) for said in commits]
+            if commits[1] == "HEAD" and repository.is_dirty:
                 executor.note("there are changes that are in no commit: they are not looked at")
             trees = stack.enter_context(repository.worktrees())
-            workspaces = [
-                stack.enter_context(repository.workspace_at(commit, trees)) for commit in commits
-            ]
-            studies = paired(repository, commits, workspaces, study, variant)
+            workspaces = [stack.enter_context(repository.workspace_at(c, trees)) for c in sides]
+            studies = paired(repository, sides, workspaces, asked)
         cubins.mkdir(parents=True, exist_ok=True)
-        compile_sides(executor, [each.sides for each in studies if each.sides], arch, cubins)
+        compile_sides(executor, [each.sides for each in studies if each.sides], asked.arch, cubins)
         compared = []
         for each in studies:
             if each.sides is None:
                 compared.append(each.alone)
                 continue
-            changes = compare(executor, *each.sides, shape, tier, scratch / each.name)
+            changes = compare(executor, *each.sides, asked, scratch / each.name)
             compared.append(with_machine_code(executor, changes, each.sides, cubins))
-    return Gated(commits[0], commits[1], tier, tuple(compared))
+    return Gated(sides[0], sides[1], tier, tuple(compared))
+
+
+def in_environments(
+    workspace: Workspace,
+    asked: GateRequest,
+    environments: Sequence[str],
+    scratch: Path,
+    cubins: Path,
+) -> tuple[list[Commit], list[Paired]]:
+    """The files as they are, in two environments that stand for commits."""
+    toolchains = [
+        toolchain_of(name, python, scratch / f"links-{name}", cubins / name)
+        for name, python in named_pythons(environments).items()
+    ]
+    commits = [Commit(each.name, each.name) for each in toolchains]
+
+    def sides(name: str) -> list[Side]:
+        both = zip(commits, toolchains, strict=True)
+        return [side_of(c, workspace, name, asked.variant, toolchain) for c, toolchain in both]
+
+    names = [asked.study] if asked.study else workspace.studies()
+    return commits, [Paired(name, *sides(name)) for name in names]

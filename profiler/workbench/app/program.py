@@ -7,7 +7,7 @@ import shlex
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from pathlib import Path
@@ -52,23 +52,32 @@ LEAST = 0.01  # of all time, for a kernel to be among them
 Tell = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class KernelChoice:
+    """Which launches of a program are profiled: of a ``kernel``, or one ``launch``, without the
+    first ``skip``; else the kernels with the most time. The report goes ``to`` a file, or beside
+    others under the program's name.
+    """
+
+    kernel: str | None = None
+    launch: int | None = None
+    skip: int = 0
+    to: Path | None = None
+
+
 def profile_program(
     command: Sequence[str],
     settings: Profiler,
     tell: Tell,
-    *,
-    kernel: str | None = None,
-    launch: int | None = None,
-    skip: int = 0,
-    to: Path | None = None,
+    asked: KernelChoice,
     sessions: int = 0,
 ) -> ProgramResult:
-    """Run ``command`` twice under ncu, and keep the second run's report at ``to``, or beside others
-    under the program's name. Before that run ``sessions``, if any, time the chosen kernels, one of
-    them the first. Raises WorkbenchError for what leaves no report.
+    """Run ``command`` twice under ncu, and keep the second run's report. Before that run
+    ``sessions``, if any, time the chosen kernels, one of them the first. Raises WorkbenchError for
+    what leaves no report.
     """
     require_program(command)
-    kept = require_writable(to or free_name(command))
+    kept = require_writable(asked.to or free_name(command))
     tool = require_ncu(command)
     with temporary_folder() as folder:
         runs, log = max(sessions, 1) + 1, folder / NCU_LOG
@@ -83,11 +92,13 @@ def profile_program(
 
         tell(f"run 1 of {runs}: listing the kernels of {shown(command)}")
         listed, end = list_run(1)
-        counted = replace(listed, path=subject(command), launches=listed.launches[skip:])
+        counted = replace(listed, path=subject(command), launches=listed.launches[asked.skip :])
         if not counted.launches:
             count = len(listed.launches)
-            raise UsageError(f"--skip {skip} leaves none of {count} launches", hint="skip fewer")
-        wanted = chosen(counted, listed, kernel, launch)
+            raise UsageError(
+                f"--skip {asked.skip} leaves none of {count} launches", hint="skip fewer"
+            )
+        wanted = chosen(counted, listed, asked)
         names = ", ".join(dict.fromkeys(group.typical.kernel for group in wanted))
         timed = [listed]
         for number in range(2, runs):
@@ -112,7 +123,7 @@ def profile_program(
         failure=failure(end) or failure(second),
         interrupted=second.interrupted,
         full=ReportResult(full, full.launches, groups(full.launches)),
-        sessions=tuple(of_kernel(report, skip, kernel) for report in timed),
+        sessions=tuple(of_kernel(report, asked) for report in timed),
     )
 
 
@@ -227,23 +238,21 @@ def failure(end: ProgramEnd) -> str:
     return f"ended with exit code {code}" if code and not end.interrupted else ""
 
 
-def chosen(
-    counted: Report, listed: Report, kernel: str | None, launch: int | None
-) -> list[LaunchGroup]:
+def chosen(counted: Report, listed: Report, asked: KernelChoice) -> list[LaunchGroup]:
     """Return what is profiled: what was asked for, or the kernels with the most time."""
-    if launch is not None:
-        return groups(pick_launch(replace(listed, path=counted.path), launch))
-    if kernel is not None:
-        return groups(pick_kernel(counted, kernel))[:MOST]
+    if asked.launch is not None:
+        return groups(pick_launch(replace(listed, path=counted.path), asked.launch))
+    if asked.kernel is not None:
+        return groups(pick_kernel(counted, asked.kernel))[:MOST]
     kernels = groups(counted.launches)
     least = LEAST * sum(group.microseconds or 0.0 for group in kernels)
     return [g for g in kernels if (g.microseconds or 0.0) >= least][:MOST] or kernels[:MOST]
 
 
-def of_kernel(listed: Report, skip: int, kernel: str | None) -> Sequence[Launch]:
+def of_kernel(listed: Report, asked: KernelChoice) -> Sequence[Launch]:
     """The launches of one run that are timed."""
-    counted = replace(listed, launches=listed.launches[skip:])
-    return pick_kernel(counted, kernel) if kernel else counted.launches
+    counted = replace(listed, launches=listed.launches[asked.skip :])
+    return pick_kernel(counted, asked.kernel) if asked.kernel else counted.launches
 
 
 def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iterator[int]:

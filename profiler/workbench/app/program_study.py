@@ -10,7 +10,7 @@ from tempfile import TemporaryFile
 import msgspec
 
 from workbench.app.outcomes import ProgramResult
-from workbench.app.program import Tell, free_path, profile_program
+from workbench.app.program import KernelChoice, Tell, free_path, profile_program
 from workbench.app.show import read
 from workbench.children import ended
 from workbench.errors import GateFailed, ToolFailed, UsageError
@@ -30,11 +30,10 @@ def keep_program(
     name: str,
     command: Sequence[str],
     tell: Tell,
+    asked: KernelChoice,
     *,
     build: str | None = None,
     check: str | None = None,
-    kernel: str | None = None,
-    skip: int = 0,
 ) -> ProgramResult:
     """Build, check, time and profile one variant, and judge it beside those that are kept already.
 
@@ -48,15 +47,10 @@ def keep_program(
             run_shell(what, text)
     folder = workspace.root / FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
-    result = profile_program(
-        command,
-        workspace.config.profiler,
-        tell,
-        kernel=kernel,
-        skip=skip,
-        to=free_path(folder / re.sub(r"\W+", "-", variant).strip("-")[:40]),
-        sessions=workspace.config.timing.sessions,
-    )
+    to = free_path(folder / re.sub(r"\W+", "-", variant).strip("-")[:40])
+    config = workspace.config
+    sessions = config.timing.sessions
+    result = profile_program(command, config.profiler, tell, replace(asked, to=to), sessions)
     report, first = result.full.report, result.full.groups[0].typical
     figures = read(report, first)[1].figures
     kept = ProgramVariant(

@@ -163,14 +163,14 @@ def side_of(
     commit: Commit,
     workspace: Workspace,
     study: str,
-    only: str = "",
+    only: str | None = None,
     toolchain: Toolchain | None = None,
 ) -> Side:
     """Raises UsageError where the study has no such variant as ``only``."""
     study_there = workspace.study(study)
     if only:
         study_there = including(study_there, [only])[0]
-    return Side(commit, workspace, study_there, only=only, toolchain=toolchain)
+    return Side(commit, workspace, study_there, only=only or "", toolchain=toolchain)
 
 
 def recorded_anew(base: Side, head: Side, name: str) -> bool:
@@ -265,22 +265,23 @@ class Together:
         return replace(pair, controls=tuple(controls)) if pair else None
 
 
-def measure_together(
-    executor: Executor,
-    base: Side,
-    head: Side,
-    variants: Sequence[str],
-    *,
-    shape: str | None,
-    tier: int,
-    folder: Path,
-    same: Sequence[str],
-) -> Together:
-    """``variants`` are those that both sides have and that are not known to be the ``same``;
-    counters at ``tier`` 1, at 2 times as well. Settings are those of the older commit. ``shape`` is
-    as the user gave it. Raises Interrupted.
+@dataclass(frozen=True)
+class Measuring:
+    """What is measured of two sides: ``variants`` that both have and that are not known to be the
+    ``same``, counters alone or ``times`` as well. ``shape`` is as the user gave it.
     """
-    gpu = executor.gpu
+
+    variants: Sequence[str]
+    shape: str | None
+    times: bool
+    same: Sequence[str]
+
+
+def measure_together(
+    executor: Executor, base: Side, head: Side, wanted: Measuring, folder: Path
+) -> Together:
+    """Settings are those of the older commit. Raises Interrupted."""
+    gpu, variants = executor.gpu, wanted.variants
     assert gpu is not None
     if head.toolchain is None:
         control = control_of(base, head)
@@ -288,11 +289,11 @@ def measure_together(
         checked = [each for variant in variants for each in (older(variant), variant)]
         beside = [control]
     else:
-        control, workspace, checked = next(iter(same), ""), head.workspace, list(variants)
+        control, workspace, checked = next(iter(wanted.same), ""), head.workspace, list(variants)
         beside = [head.study.ladder.primary_reference or "", control]
-    picked = profiled_shape(workspace.study(head.study.name), shape)
+    picked = profiled_shape(workspace.study(head.study.name), wanted.shape)
     study, name = picked.study, picked.name
-    timed = list(filter(None, dict.fromkeys([*beside, *checked]))) if tier > 1 else []
+    timed = list(filter(None, dict.fromkeys([*beside, *checked]))) if wanted.times else []
     plan = Plan(name, checked=tuple(checked), timed=tuple(timed), captured=tuple(checked))
     target = EvidenceFolder(workspace.evidence_base(study.name) / gpu.slug)
     deciding = Deciding(pairs=tuple((older(variant), variant) for variant in variants))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
-from workbench.app.gate import gate
+from workbench.app.gate import GateRequest, gate
 from workbench.cli.options import GateOptions
 from workbench.cli.printing import show
 from workbench.cli.streams import executor, note
@@ -20,18 +21,10 @@ def run(options: GateOptions) -> int:
             "name a commit to compare with, or two environments, and not both",
             hint="workbench gate HEAD~1, or workbench gate --env old=PYTHON --env new=PYTHON",
         )
-    gated = gate(
-        executor(options.on),
-        find_workspace(options.project),
-        options.base or "",
-        options.head,
-        environments=options.env or (),
-        arch=options.arch,
-        tier=options.tier,
-        cache=options.cache,
-        study=options.study,
-        shape=options.shape,
-    )
+    commits = (options.base or "", options.head)
+    asked = GateRequest(**{each.name: getattr(options, each.name) for each in fields(GateRequest)})
+    workspace = find_workspace(options.project)
+    gated = gate(executor(options.on), workspace, commits, asked, options.env or ())
     show(options, gated)
     return finish(gated.changes)
 

@@ -58,7 +58,6 @@ On = Annotated[
 Kernel = Annotated[
     str | None, Option("--kernel", help="For .ncu-rep files: kernels of this name.", metavar="NAME")
 ]
-Variant = Annotated[str, Argument(metavar="VARIANT", help="Variant of the study.")]
 Fixes = Annotated[
     list[str] | None,
     Argument(metavar="FIX", help="Last steps; default: all."),
@@ -174,8 +173,6 @@ class DoctorOptions(Briefed):
 
     Example: workbench doctor
     """
-
-    on: On = None
 
 
 @dataclass(frozen=True)
@@ -329,15 +326,13 @@ class AblateOptions(Long, Measured):
 
 @dataclass(frozen=True)
 class SweepOptions(Briefed, Measured):
-    """Time all values of parameters, or a range of shapes.
-
-    Times every combination of parameters, or variants and references over the size.
+    """Time all combinations of the values of parameters.
 
     Example: workbench sweep 'fix2[warps=4|12]'
     """
 
     variants: list[str] = argument("VARIANT[a=1|2,b=4..16*2]", "Variants, with values.")
-    shape: Shapes = None
+    shape: ShapeName = None
     fresh: Fresh = False
     csv: Csv = False
 
@@ -422,23 +417,9 @@ class GateOptions(Briefed):
     )
     project: Project = None
     study: str | None = option("--study", "Only this study; default: all.", "STUDY")
+    variant: str | None = option("--variant", "Only this variant of the study.", "VARIANT")
     shape: ShapeName = None
     on: On = None
-
-
-@dataclass(frozen=True)
-class BisectOptions(Measured):
-    """Find the commit that broke or slowed a variant (git bisect).
-
-    Example: workbench bisect fix2 HEAD~1
-    """
-
-    variant: Variant
-    good: str = argument("GOOD", "A commit to compare with.")
-    bad: str = argument("BAD", "A commit in which it is slower or broken.", default="HEAD")
-    arch: Arch = "sm_90a"
-    shape: ShapeName = None
-    json: Json = False
 
 
 @dataclass(frozen=True)

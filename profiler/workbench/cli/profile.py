@@ -74,29 +74,27 @@ def require(options: ProfileOptions, names: tuple[str, ...], what: str, hint: st
 
 
 def run_program(options: ProfileOptions, program: list[str]) -> int:
-    from workbench.app.program import profile_program
+    from workbench.app.program import KernelChoice, profile_program, trace_program
     from workbench.study.workspace import find_workspace
 
     require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
-    asked = {name: getattr(options, name) for name in OF_PROGRAMS}
     if options.timeline:
-        from workbench.app.program import trace_program
-
         require(options, ("launch", "skip", "to", "keep"), "a profile", "leave it out here")
         traced = trace_program(program, note, options.kernel)
         show(options, traced)
         return 0
+    asked = KernelChoice(**{name: getattr(options, name) for name in OF_PROGRAMS})
     if options.keep:
         from workbench.app.program_study import keep_program
 
         require(options, ("launch", "to"), "one report", "with --keep it stands in the study")
-        kept = {name: getattr(options, name) for name in ("build", "check", "kernel", "skip")}
+        kept = {"build": options.build, "check": options.check}
         workspace = workspace_to_keep(options.project, options.keep)
-        result = keep_program(workspace, options.keep, program, note, **kept)
+        result = keep_program(workspace, options.keep, program, note, asked, **kept)
     else:
         require(options, OF_KEPT[1:], "a study", "name it with --keep NAME")
         settings = find_workspace(options.project).config.profiler
-        result = profile_program(program, settings, note, **asked)
+        result = profile_program(program, settings, note, asked)
     show(options, result)
     for kernel in result.missing:
         note(f"warning: {kernel} was not launched in the same way again: not profiled")

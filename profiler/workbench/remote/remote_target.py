@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import workbench
-from workbench.app.doctor import Diagnosis
 from workbench.app.executor import Executor, Hear, Reporter, Task
 from workbench.errors import EnvironmentLacks, Interrupted, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
@@ -60,7 +59,8 @@ class Remote(Executor):
     @cached_property
     def machine(self) -> Result:
         """Raises EnvironmentLacks where it cannot measure."""
-        return self.ask("about")
+        ((_, answer),) = self.results([worker.pack(RemoteJob())], lambda event: None)
+        return answer
 
     @property
     def gpu(self) -> Gpu:
@@ -69,16 +69,6 @@ class Remote(Executor):
 
     def package_version(self, name: str) -> str | None:
         return self.machine.packages.get(name.lower().replace("_", "-"))
-
-    def doctor(self) -> Diagnosis:
-        answer = self.ask("doctor").doctor
-        assert answer is not None
-        return answer
-
-    def ask(self, question: Literal["about", "doctor"]) -> Result:
-        job = worker.pack(RemoteJob(question=question))
-        ((_, answer),) = self.results([job], lambda event: None)
-        return answer
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         """Record each result when it arrives. Raises as ``results``."""
@@ -138,8 +128,7 @@ class Remote(Executor):
         error = text.error()
         if not isinstance(error, EnvironmentLacks | ToolFailed):
             return error
-        hint = error.hint.replace("`workbench doctor`", f"`workbench doctor --on {self.place}`")
-        return type(error)(f"on {self.place}: {error.message}", hint=hint)
+        return type(error)(f"on {self.place}: {error.message}", hint=error.hint)
 
 
 @cache

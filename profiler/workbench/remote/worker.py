@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import platform
 import signal
 import sys
 import threading
@@ -19,15 +18,13 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from workbench import bounds, children
-from workbench.app.doctor import Diagnosis, diagnosis
 from workbench.app.executor import Task, perform
 from workbench.errors import ToolFailed, WorkbenchError
 from workbench.evidence.store import EvidenceFolder
@@ -53,12 +50,11 @@ H = TypeVar("H", bound=msgspec.Struct)
 
 
 class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job has a task of ``app/executor`` and the settings of the user's workspace, or a question
-    about the machine. ``gpu`` is the model to measure on, ``command`` is what the user typed, and
-    ``variables`` are those of the user's environment that evidence depends on.
+    """A job has a task of ``app/executor`` and the settings of the user's workspace; one without a
+    study asks about the machine. ``gpu`` is the model to measure on, ``command`` is what the user
+    typed, and ``variables`` are those of the user's environment that evidence depends on.
     """
 
-    question: Literal["", "about", "doctor"] = ""
     gpu: str = ""
     study: str = ""
     plan: Plan = Plan("")
@@ -71,14 +67,13 @@ class RemoteJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A result comes with the files of an evidence folder, which are of ``gpu``, or answers the
-    question, or says why not.
+    """A result comes with the files of an evidence folder, which are of ``gpu``, or says what is on
+    the machine, or why not.
     """
 
     gpu: Gpu | None = None
     measured: MeasuredPlan = msgspec.field(default_factory=MeasuredPlan)
     packages: dict[str, str] = {}
-    doctor: Diagnosis | None = None
     error: ErrorText | None = None
 
 
@@ -124,9 +119,7 @@ def carry_out(data: bytes) -> bytes:
     """Return a job's result. An error that a user can meet is a result, too."""
     try:
         job, sources = unpack(data, RemoteJob)
-        if job.question == "doctor":
-            return pack(Result(doctor=replace(diagnosis(), host=platform.node())))
-        if job.question == "about":
+        if not job.study:
             return pack(about())
         act_for(job.command)
         with one_gpu(job.gpu, say) as (gpu, scratch):

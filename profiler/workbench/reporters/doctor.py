@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 
 def data(result: Diagnosis) -> dict[str, object]:
-    host: dict[str, object] = {"host": result.host} if result.host else {}
-    whole = {"rows": result.rows, "works": result.works, "conclusion": result.conclusion}
-    return {**host, **whole}
+    return {"rows": result.rows, "works": result.works, "conclusion": result.conclusion}
 
 
 def brief(result: Diagnosis) -> dict[str, object]:
@@ -59,10 +57,9 @@ def span(part: tuple[int, str]) -> Text:
 
 def blocks(result: Diagnosis, _: object) -> list[Block]:
     """Return what there is, what works with it, and how to get what is missing."""
-    title = ": ".join(filter(None, [result.host, result.conclusion]))
     shown: list[Block] = [
         table("findings", FINDINGS, result.rows, key=lambda f: f.name),
-        paragraph(title),
+        paragraph(result.conclusion),
     ]
     fixes = grouped((f.fix, f.name) for f in result.rows if f.fix)
     helps = tuple(

@@ -13,9 +13,9 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -27,29 +27,21 @@ from workbench.study.files import readable_text
 from workbench.study.model import Study, base_name
 from workbench.study.sources import CODE, source_files
 from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
-from workbench.words import shown
 
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit
 # What git tells its hooks: another command would take them for its own repository and index.
 OF_A_HOOK = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_PREFIX")
 # No hook of the repository runs, and nothing of what git says is translated.
-FIRST_BAD = re.compile(r"^# (?:possible )?first bad commit: \[(\w+)\]", re.MULTILINE)
 EVERY_BRANCH = "+refs/heads/*:refs/remotes/origin/*"
 _QUIET = ("-c", f"core.hooksPath={os.devnull}", "-c", "advice.detachedHead=false")
 
 
 @dataclass(frozen=True)
 class Commit:
-    """``sha`` in full; ``said`` is how the user called it, ``subject`` the message's first line."""
+    """``sha`` in full; ``said`` is how the user called it."""
 
-    sha: str = field(repr=False)
-    said: str = field(repr=False)
-    subject: str = ""
-
-    @property
-    @shown
-    def commit(self) -> str:
-        return self.sha
+    sha: str
+    said: str
 
     @property
     def short(self) -> str:
@@ -76,8 +68,7 @@ class Repository:
         except ToolFailed:
             what = f"'{said}' is no commit of {self.top}"
             raise UsageError(what, hint=self._where_else(said)) from None
-        sha = sha.strip()
-        return Commit(sha, said, self.git("show", "-s", "--format=%s", sha).strip())
+        return Commit(sha.strip(), said)
 
     def _where_else(self, said: str) -> str:
         """A hint for a commit that is not here."""
@@ -89,29 +80,6 @@ class Repository:
             return "`git log --oneline` lists them"
         command = f"git fetch {'--unshallow ' * is_shallow}origin '{EVERY_BRANCH}'"
         return f"this clone has only a part: `{command}`; then name a branch as origin/NAME"
-
-    def bisect(self, good: Commit, bad: Commit, ask: Callable[[Commit], str]) -> list[Commit]:
-        """The first bad commit that touches kernels, or all that it may be. ``ask`` says ``good``,
-        ``bad`` or ``skip``. Git notes its search in a worktree without files, not in the user's.
-        """
-        kernels = str(self.inside / "kernels")
-        with self.worktrees() as folder:
-            place = folder / "bisect"
-            self.git("worktree", "add", "--detach", "--no-checkout", str(place), bad.sha)
-            try:
-                start = ("start", "--no-checkout", "--first-parent", bad.sha, good.sha)
-                _git(place, "bisect", *start, "--", kernels)
-            except ToolFailed as error:
-                hint = "name an older commit of the same branch first, then a newer one"
-                raise UsageError(error.message, hint=hint) from None
-            while not (first_bad := FIRST_BAD.findall(_git(place, "bisect", "log"))):
-                commit = self.commit(_git(place, "rev-parse", "BISECT_HEAD").strip())
-                try:
-                    _git(place, "bisect", ask(commit))
-                except ToolFailed:  # only commits are left that could not be tested
-                    if not FIRST_BAD.search(_git(place, "bisect", "log")):
-                        raise
-        return [self.commit(sha) for sha in first_bad]
 
     @property
     def is_dirty(self) -> bool:
