@@ -13,7 +13,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from msgspec import to_builtins
 
 from answers import Patch, not_none
 from workbench.run.worker.shipping import checked_call
@@ -25,7 +24,7 @@ _numbers = itertools.count()
 
 def ops_of(identity: str) -> str:
     """``_ops.py``, as it is built."""
-    return (CONTENT / "_ops.py.j2").read_text().replace("{{ identity }}", identity)
+    return f"import torch\n\nops = torch.ops.{identity}\n"
 
 
 def loaded(folder: Path, name: str) -> ModuleType:
@@ -75,7 +74,7 @@ def handmade(
         "keeps": keeps,
         "capabilities": [],
         "outputs": outputs,
-        "calls": [to_builtins(checked_call(call)) for call in calls],
+        "calls": list(map(checked_call, calls)),
         "strided": [n for n in tensors if not all(call[n].is_contiguous() for call in calls)],
     }
     (top / "variant.json").write_text(json.dumps(facts))

@@ -145,7 +145,7 @@ def test_what_was_checked_with_strides_is_given_them(make: Make) -> None:
     run = "import torch\n\ndef run(x):\n    assert x.stride() == (1, 4)\n    return x + 1\n"
     op = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4, 4).t()}])
     assert called(op, torch.randn(4, 4).t(), strict=True).is_contiguous()
-    torch.library.opcheck(op.run, (torch.randn(4, 4).t(),))
+    torch.library.opcheck(op.operator, (torch.randn(4, 4).t(),))
 
 
 def test_an_output_in_another_layout_or_in_an_inputs_memory_is_copied(make: Make) -> None:
@@ -159,7 +159,7 @@ def test_an_output_in_another_layout_or_in_an_inputs_memory_is_copied(make: Make
         assert out.is_contiguous()
         assert out.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
         assert torch.equal(out, x.t())
-        checked = torch.library.opcheck(op.run, (x,))
+        checked = torch.library.opcheck(op.operator, (x,))
         assert set(checked.values()) == {"SUCCESS"}
 
 
@@ -175,7 +175,7 @@ def test_several_outputs(make: Make) -> None:
     one, other = called(op, x, strict=True)
     assert torch.equal(one, x.sum(1))
     assert torch.equal(other, x * 2)
-    checked = torch.library.opcheck(op.run, (x,))
+    checked = torch.library.opcheck(op.operator, (x,))
     assert set(checked.values()) == {"SUCCESS"}
 
 
@@ -212,7 +212,7 @@ def test_a_study_with_a_backward_of_its_own(make: Make) -> None:
     x = torch.randn(4, requires_grad=True)
     (gradient,) = torch.autograd.grad(called(op, x).sum(), x)
     assert torch.equal(gradient, torch.full((4,), 7.0))
-    checked = torch.library.opcheck(op.run, (x,))
+    checked = torch.library.opcheck(op.operator, (x,))
     assert set(checked.values()) == {"SUCCESS"}
     without = make(run=DOUBLE, reference=DOUBLE, calls=[{"x": torch.ones(4)}])
     with pytest.raises(RuntimeError, match="has no gradient"):
@@ -251,7 +251,7 @@ def test_inductors_own_graphs_leave_out_what_keeps_something(make: Make) -> None
     given = {"run": DOUBLE, "reference": DOUBLE, "calls": [{"x": torch.ones(4)}]}
     for keeps in ((), ("fast.py:1: counter() is cached",)):
         op = make(**given, keeps=keeps)
-        tags = op.run.tags
+        tags = op.operator.tags
         assert (torch.Tag.cudagraph_unsafe in tags) == bool(keeps)
 
 
@@ -299,13 +299,21 @@ def test_relations_that_held_everywhere_are_asked_for(make: Make) -> None:
     def call(b: int, s: int, other: int = 0, scale: float = 0.5) -> dict[str, Any]:
         return {"q": torch.ones(b, s, 4), "k": torch.ones(b, other or s, 4), "scale": scale}
 
+    def why(op: Any, given: dict[str, Any]) -> str:
+        op.counts.clear()
+        called(op, *given.values())
+        return str(next(iter(op.counts))).removeprefix("reference: ")
+
     op = make(run=run, reference=reference, calls=[call(2, 8), call(1, 3)])
-    assert op.why_not(call(5, 6)) == ""
-    assert op.why_not(call(5, 6, other=7)) == (
-        "k.shape[1] is 7: for this call it was only checked as 6"
-    )
-    assert op.why_not(call(2, 8, scale=0.25)) == "scale=0.25: it was only checked for [0.5]"
+    assert why(op, call(5, 6)) == "fast"
+    assert why(op, call(5, 6, other=6)) == "fast"
+    assert why(op, call(2, 8, scale=0.25)) == "scale is 0.25: it was only checked for [0.5]"
     mixed = {**call(2, 8), "k": torch.ones(2, 8, 4).half()}
-    assert op.why_not(mixed).startswith("float32, float16 for q, k: it was checked")
-    free = make(run=run, reference=reference, calls=[call(2, 8), call(1, 3, other=4)])
-    assert free.why_not(call(2, 8, other=9)) == ""
+    assert why(op, mixed).startswith("float32, float16 for q, k: it was checked")
+    free = make(run="def run(q, k, scale):\n    return q.clone()\n", reference=reference,
+                calls=[call(2, 8), call(1, 3, other=4)])  # fmt: skip
+    assert why(free, call(2, 8, other=9)) == "fast"
+    unequal = tuple(
+        (x.dtype, x.shape, x.device) for x in (torch.ones(5, 6, 4), torch.ones(5, 7, 4))
+    )
+    assert op._why_not(unequal, (0.5,)) == "k.shape[1] is 7: for this call it was only checked as 6"

@@ -35,7 +35,6 @@ from workbench.run.protocol import (
     Built,
     Captured,
     Checked,
-    CheckedCall,
     ContextLost,
     DeviceFound,
     Done,
@@ -112,7 +111,7 @@ EVERY: list[Event] = [
     Packable(
         arguments=(("x", "Tensor"), ("n", "int")),
         outputs=1,
-        calls=(CheckedCall(dtypes=("float32",), shapes=((4, 4),), values=(1, 2.5, True, "a")),),
+        calls=({"x.dtype": "float32", "x.shape[0]": 4, "s": 2.5, "b": True},),
         strided=("x",),
         kernels=(
             ShippedKernel(

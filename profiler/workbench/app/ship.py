@@ -6,7 +6,6 @@ import ast
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -57,7 +56,7 @@ _KERNEL = re.compile(
     r"(\w+)\s*\("
 )
 UNPASSED = (GateState.FAILED, GateState.OPEN)
-COMPILED = ("cuda/launch.h", "torch-ext/torch_binding.cpp", "build.py")
+COMPILED = ("cuda/launch.h", "torch-ext/torch_binding.cpp")
 Facts = dict[str, Any]  # of ``variant.json``: what ``op.py`` knows of the variant
 
 
@@ -187,7 +186,7 @@ def write(
 ) -> bool:
     """Write the files. Returns whether a licence is among them."""
     study, package, kernels = target.study, facts["package"], learned.kernels
-    top = f"torch-ext/{package}"
+    top, built = f"torch-ext/{package}", "build/torch-cuda"
     reference = reference_of(study)
     variants = [study.variants[shipped.variant], *([reference] if reference else [])]
     python, sources = sources_of(study, variants)
@@ -218,40 +217,35 @@ def write(
         is_code = kind == "package" and "__pycache__" not in path  # which pip may have made
         if is_code and (kernels or path not in COMPILED):
             texts[path.replace("PACKAGE", package)] = environment.get_template(file).render(values)
+    # Ready to load where kernel-builder built nothing: kernels are compiled at the first import.
+    for path in list(texts):
+        if path.startswith((top, "cuda/")):
+            texts[f"{built}/{path.removeprefix(f'{top}/')}"] = texts[path]
     for path, text in texts.items():
         write_bytes(folder / path, text.encode(errors="replace"))
     if licence_text is not None:
         write_bytes(folder / "LICENSE", licence_text)
-    store.write(folder / top / "provenance.json", shipped)
+    for place in (top, built):
+        store.write(folder / place / "provenance.json", shipped)
     if facts["definition"]:
-        solution = solution_of(texts, values)
+        inside = {p.replace(built, package): t for p, t in texts.items() if p.startswith(built)}
+        solution = solution_of(inside, values)
         write_bytes(folder / "solution.json", json_format(json_encode(solution), indent=1))
-    if not kernels:  # nothing is to be compiled: this is what kernel-builder would write
-        built = shutil.copytree(folder / top, folder / "build" / "torch-cuda")
-        (folder / "_ops.py").rename(built / "_ops.py")
     return licence_text is not None
 
 
 def solution_of(texts: Mapping[str, str], values: Facts) -> Solution:
-    """The package as a Python solution of FlashInfer-Bench, whose CUDA C++ TVM FFI compiles."""
-    facts, inside = values["facts"], values["facts"]["package"]
-    template = {"main.py": "main.py.j2"}
-    if facts["kernels"]:
-        template |= {f"{inside}/_ops.py": "_ops.py.j2", f"{inside}/cuda/binding.cu": "binding.cu"}
-    sources = {f"{inside}/_ops.py": texts["_ops.py"]}
-    for root, place in (("cuda/", f"{inside}/cuda/"), (f"torch-ext/{inside}/", f"{inside}/")):
-        copied = [path for path in texts if path.startswith(root)]
-        sources |= {path.replace(root, place, 1): texts[path] for path in copied}
-    for path, file in template.items():
-        sources[path] = templates().get_template(f"solution/{file}").render(values)
+    """The built package as a Python solution of FlashInfer-Bench."""
+    names = ", ".join(name for name, _ in values["facts"]["arguments"])
+    main = f"from .{values['facts']['package']} import op\n\n\ndef run({names}):\n"
+    sources = {"main.py": f"{main}    return op.run({names})\n", **texts}
     return Solution(
         name=values["distribution"],
-        definition=facts["definition"],
+        definition=values["facts"]["definition"],
         author="workbench",
         spec=BuildSpec(
             entry_point="main.py::run",
             language="triton" if "triton" in values["needs"] else "python",
-            binding="tvm-ffi" if facts["kernels"] else None,
             destination_passing_style=False,
             target_hardware=(values["shipped"].environment.gpu,),
             dependencies=tuple(values["needs"]),
@@ -294,17 +288,14 @@ def moved(name: str, text: str) -> str:
 
 
 def unit(index: int, kernel: ShippedKernel, study: Study) -> str:
-    """A source that compiles a kernel with its macros, and registers it. Kernels of one file are
+    """A source that compiles a kernel with its macros, and exports it. Kernels of one file are
     compiled several times, so their names are made different.
     """
     names = set(_KERNEL.findall(expand_includes(study.folder / kernel.source)))
     macros = kernel.defines | {name: f"k{index:02}_{name}" for name in sorted(names)}
-    return (
-        '#include "launch.h"\n\n'
-        + "".join(f"#define {name} {value}\n" for name, value in macros.items())
-        + f'#include "src/{kernel.source}"\n\nstatic const int workbench_registered = '
-        f"workbench_package::registered(\n    {json.dumps(kernel.key)},\n    &{kernel.name});\n"
-    )
+    defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    source = f'#include "launch.h"\n\n{defined}#include "src/{kernel.source}"\n'
+    return f"{source}\nWORKBENCH_KERNEL({kernel.symbol}, {kernel.name})\n"
 
 
 def capability(arch: str) -> str:

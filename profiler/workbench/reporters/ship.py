@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from workbench.app.ship import Shipment
-from workbench.app.target import shown_path
 
 
 def lines(result: Shipment) -> list[str]:
@@ -13,8 +12,8 @@ def lines(result: Shipment) -> list[str]:
     if time is not None:
         said.append(f"  {time.ratio:.3g}x of {time.reference} at {time.shape}, recorded")
     if result.capabilities:
-        build = f"kernel-builder, or python {shown_path(result.folder)}/build.py"
-        said.append(f"  to be built for compute capability {result.capabilities[0]}: {build}")
+        capability = result.capabilities[0]
+        said.append(f"  nvcc compiles it for compute capability {capability} at the first import")
     if shipped.keeps:
         said.append(
             "  one copy of its module per stream, because it may keep state from call to "

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -290,14 +291,6 @@ class Learned(_Event, frozen=True, kw_only=True, tag="learned"):
         return f"{same} the check" if self.constant else ""
 
 
-class CheckedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """Inputs that a variant is correct for: types and sizes of tensors, and the other values."""
-
-    dtypes: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    values: tuple[Parameter, ...]
-
-
 class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel that a variant declares by ``cuda.kernel``."""
 
@@ -307,10 +300,11 @@ class ShippedKernel(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...]
 
     @property
-    def key(self) -> str:
-        """The key that ``templates/package/cuda.py`` computes of the same declaration."""
+    def symbol(self) -> str:
+        """The symbol that ``cuda.py`` of a package computes of the same declaration."""
         macros = [f"{name}={value}" for name, value in sorted(self.defines.items())]
-        return " ".join([self.source, self.name, *macros])
+        key = " ".join([self.source, self.name, *macros])
+        return f"workbench_{sha256(key.encode()).hexdigest()[:16]}"
 
 
 class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
@@ -320,7 +314,7 @@ class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
 
     arguments: tuple[tuple[str, str], ...]
     outputs: int
-    calls: tuple[CheckedCall, ...]
+    calls: tuple[dict[str, Parameter], ...]
     strided: tuple[str, ...]
     kernels: tuple[ShippedKernel, ...]
 

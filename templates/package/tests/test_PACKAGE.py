@@ -35,7 +35,7 @@ def test_the_variant_is_right(shape):
 
 
 def test_opcheck():
-    passed = torch.library.opcheck(op.run, tuple(inputs(SMALLEST).values()))
+    passed = torch.library.opcheck(op.operator, tuple(inputs(SMALLEST).values()))
     assert set(passed.values()) == {"SUCCESS"}
 
 

@@ -18,7 +18,7 @@ from workbench import cuda
 from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
-from workbench.run.protocol import CheckedCall, Packable, ShipJob, ShippedKernel
+from workbench.run.protocol import Packable, ShipJob, ShippedKernel
 from workbench.run.worker.deviation import without_values
 from workbench.run.worker.startup import job_of
 from workbench.study.model import base_name
@@ -44,21 +44,19 @@ def packed(job: ShipJob) -> Packable:
     for shape in job.shapes:
         mode, step = without_values(), "inputs"
         try:
-            with mode:
+            with mode, torch.no_grad():
                 calls.append(study.inputs(study.shapes[shape], torch.Generator()))
                 kinds = {name: kind(name, value) for name, value in calls[-1].items()}
                 step = "result"
                 fakes = {name: _fake(mode, value) for name, value in calls[-1].items()}
-                out = result(job, study, folder, fakes)
+                out = result(job, study, folder)(**fakes)
         except UsageError:
             raise
         except Exception as error:
             first = next(iter(str(error).splitlines()), "")
-            raise UsageError(
-                f"the {step} at '{shape}' cannot be had without values: "
-                f"{type(error).__name__}: {first}",
-                hint=HINTS[step],
-            ) from None
+            why = f"without values: {type(error).__name__}: {first}"
+            message = f"the {step} at '{shape}' cannot be had {why}"
+            raise UsageError(message, hint=HINTS[step]) from None
     out = list(out.values()) if isinstance(out, Mapping) else out
     outputs = out if isinstance(out, tuple | list) else [out]
     tensors = [name for name, kind in kinds.items() if kind == TENSOR]
@@ -76,7 +74,7 @@ def packed(job: ShipJob) -> Packable:
         outputs=len(outputs),
         calls=tuple(map(checked_call, calls)),
         strided=tuple(n for n in tensors if not all(call[n].is_contiguous() for call in calls)),
-        kernels=tuple({kernel.key: kernel for kernel in kernels}.values()),
+        kernels=tuple({kernel.symbol: kernel for kernel in kernels}.values()),
     )
 
 
@@ -91,22 +89,18 @@ def load(folder: Path, variant: str, params: Mapping[str, Parameter]) -> Any:
         return load_module(path, f"workbench_shipped_{path.stem}").run
 
 
-def result(job: ShipJob, study: Any, folder: Path, inputs: Inputs) -> Any:
-    """Compute what the package answers where the variant does not."""
-    with torch.no_grad():
-        if outputs := getattr(study, "outputs", None):
-            return outputs(**inputs)
-        if job.reference:
-            return load(folder, job.reference, job.reference_params)(**inputs)
-        return study.reference(**inputs)
+def result(job: ShipJob, study: Any, folder: Path) -> Any:
+    """Return the function that answers where the variant does not."""
+    if hasattr(study, "outputs"):
+        return study.outputs
+    return load(folder, job.reference, job.reference_params) if job.reference else study.reference
 
 
 def kind(name: str, value: Any) -> str:
     """Raises UsageError for what no operator takes."""
     kind = TENSOR if isinstance(value, torch.Tensor) else type(value).__name__
-    if kind not in (TENSOR, "bool", "int", "float", "str") or getattr(
-        value, "requires_grad", False
-    ):
+    is_known = kind in (TENSOR, "bool", "int", "float", "str")
+    if not is_known or getattr(value, "requires_grad", False):
         raise UsageError(
             f"the input '{name}' is a {kind}: an operator takes tensors without gradients, truth "
             "values, numbers and words",
@@ -130,13 +124,16 @@ def described(folder: Path, kernel: Kernel) -> ShippedKernel:
     )
 
 
-def checked_call(inputs: Inputs) -> CheckedCall:
-    tensors = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-    return CheckedCall(
-        dtypes=tuple(str(x.dtype).removeprefix("torch.") for x in tensors),
-        shapes=tuple(tuple(map(int, x.shape)) for x in tensors),
-        values=tuple(x for x in inputs.values() if not isinstance(x, torch.Tensor)),
-    )
+def checked_call(inputs: Inputs) -> dict[str, Parameter]:
+    """Name what ``op.py`` compares of a call: types and sizes of tensors, and the other inputs."""
+    call: dict[str, Parameter] = {}
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor):
+            call[f"{name}.dtype"] = str(value.dtype).removeprefix("torch.")
+            call |= {f"{name}.shape[{axis}]": int(size) for axis, size in enumerate(value.shape)}
+        else:
+            call[name] = value
+    return call
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the study's Python imports: kernels of the extension, launched as
+"""What the study's Python imports: kernels of the package, launched as
 ``kernel[grid, block, shared_bytes](*args)``, the words of study.py, and those of a study that
 `workbench try` wrote.
 """
@@ -10,12 +10,14 @@ import ctypes
 import importlib.util
 import itertools
 import pkgutil
+import struct
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
+from hashlib import sha256
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -23,10 +25,9 @@ from typing import Any
 
 import torch
 
-from ._ops import ops
-
 SOURCES = Path(__file__).resolve().parent / "sources"
 TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}  # CUtensorMapDataType
+WORDS = {"i": "q", "f": "f4x", "d": "d", "s": "q"}  # of a parameter's kind in launch.h
 cuda = given = sys.modules[__name__]
 Dotted = pkgutil.resolve_name  # such as torch.nn.functional.softmax
 _numbers = itertools.count()
@@ -42,24 +43,44 @@ class Shape(dict[str, Any]):
         return self[name]
 
 
+class Exported(ctypes.Structure):
+    _fields_ = (("function", ctypes.c_void_p), ("kinds", ctypes.c_char_p))
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    library, pointer = ctypes.CDLL(str(next(SOURCES.parent.glob("*.so")))), ctypes.c_void_p
+    library.workbench_launch.argtypes = (pointer, ctypes.c_int, pointer, pointer, pointer)
+    library.workbench_launch.restype = ctypes.c_char_p
+    return library
+
+
 class Kernel:
-    def __init__(self, key: str, how: list[int]) -> None:
-        self.key, self.how = key, how
+    def __init__(self, symbol: str, how: tuple[int, ...]) -> None:
+        self.symbol, self.how = symbol, how
 
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
-        device, shared = torch.cuda.current_device(), where[2] if len(where) > 2 else 0
+        return partial(self._launch, _packed(where, self.how))
+
+    @cached_property
+    def _loaded(self) -> tuple[Callable[..., bytes], int, Callable[..., Any]]:
+        exported = Exported.in_dll(_library(), self.symbol)
+        words = struct.Struct("=" + "".join(WORDS[kind] for kind in exported.kinds.decode()))
+        return words.pack, ctypes.addressof(exported), _library().workbench_launch
+
+    def _launch(self, where: bytes, *args: Any) -> None:
+        pack, kernel, launch = self._loaded
+        words = pack(*[x.data_ptr() if isinstance(x, torch.Tensor) else x for x in args])
+        device = torch.cuda.current_device()
         stream = torch._C._cuda_getCurrentRawStream(device)
-        place = [device, stream, *_three(where[0]), *_three(where[1]), shared, *self.how]
-
-        def launch(*args: Any) -> None:
-            words = [x.data_ptr() if isinstance(x, torch.Tensor) else x for x in args]
-            ops.launch(self.key, place, words)
-
-        return launch
+        if why := launch(kernel, device, stream, where, words):
+            raise RuntimeError(f"{self.symbol}: {why.decode()}")
 
 
-def _three(extent: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (extent, 1, 1) if isinstance(extent, int) else (*extent, 1, 1)[:3]
+@lru_cache(4096)
+def _packed(where: tuple[Any, ...], how: tuple[int, ...]) -> bytes:
+    extents = [(x, 1, 1) if isinstance(x, int) else (*x, 1, 1)[:3] for x in where[:2]]
+    return struct.pack("=10i", *extents[0], *extents[1], *(where[2:] or (0,)), *how)
 
 
 def kernel(
@@ -69,8 +90,9 @@ def kernel(
 ) -> Kernel:  # fmt: skip
     """Name a kernel that was compiled with these macros."""
     macros = {k.upper(): int(v) if isinstance(v, bool) else v for k, v in (defines or {}).items()}
-    how = [int(early_start), int(cooperative), -1 if carveout is None else carveout]
-    return Kernel(" ".join([source, name, *(f"{k}={v}" for k, v in sorted(macros.items()))]), how)
+    key = " ".join([source, name, *(f"{k}={v}" for k, v in sorted(macros.items()))])
+    how = (int(early_start), int(cooperative), -1 if carveout is None else carveout)
+    return Kernel(f"workbench_{sha256(key.encode()).hexdigest()[:16]}", how)
 
 
 def params(**defaults: Any) -> dict[str, Any]:
@@ -100,8 +122,8 @@ def variant(name: str, **values: Any) -> ModuleType:
 
 def tensor_map(tensor: torch.Tensor, box: tuple[int, ...], *, swizzled: bool = True) -> Any:
     """Return a TMA descriptor of ``tensor`` for copies of ``box``."""
-    strides = tuple(step * tensor.itemsize for step in tensor.stride())
-    return _encoded(tensor.data_ptr(), tuple(tensor.shape), strides, tensor.dtype, box, swizzled)
+    strides = tuple([step * tensor.itemsize for step in tensor.stride()])
+    return _encoded(tensor.data_ptr(), tensor.shape, strides, tensor.dtype, box, swizzled)
 
 
 @lru_cache(maxsize=1024)  # a model passes the same addresses at every step
@@ -119,6 +141,9 @@ def _encoded(
     if failed:
         raise ValueError(f"no TMA descriptor of {shape} in boxes of {box}: CUDA error {failed}")
     return made
+
+
+# ---- of a study that `try` wrote ---------------------------------------------------------------
 
 
 def File(beside: str, name: str) -> Any:

@@ -6,7 +6,6 @@ import itertools
 import json
 import warnings
 from collections import Counter
-from contextlib import nullcontext
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from . import cuda
 from ._ops import ops
 
 FACTS = json.loads(Path(__file__).with_name("variant.json").read_text("utf-8"))
+VARIANT, FUNCTION, CALLS = FACTS["variant"], FACTS["function"], FACTS["calls"]  # it was checked for
 NAMES = [name for name, _ in FACTS["arguments"]]
 TENSORS = [name for name, kind in FACTS["arguments"] if kind == "Tensor"]
 OTHERS = [name for name in NAMES if name not in TENSORS]
-CALLS = FACTS["calls"]  # that it was checked for
-VALUES = [call["values"] for call in CALLS]
+PLACES, OTHER_PLACES = ([NAMES.index(name) for name in names] for names in (TENSORS, OTHERS))
 counts: Counter[str] = Counter()  # how often the variant answered, and the reference by reason
 _is_strict = False  # see strict()
 _captured = itertools.count()
@@ -44,36 +43,48 @@ def study() -> Any:
     return _loaded("study")
 
 
-def why_not(inputs: dict[str, Any]) -> str:
-    """Say why the variant does not answer these inputs; "" if it does."""
-    return _why_not(
-        tuple([(x.dtype, x.shape, x.device) for x in [inputs[name] for name in TENSORS]]),
-        tuple([inputs[name] for name in OTHERS]),
-    )
+def run(*arguments: Any, **named: Any) -> Any:
+    """Call the operator. Without a gradient it is an overload that has no kernel of autograd, which
+    would double the time of a call.
+    """
+    if named:
+        arguments += tuple([named[name] for name in NAMES[len(arguments) :]])
+    if torch.is_grad_enabled():
+        for place in PLACES:
+            if arguments[place].requires_grad:
+                return operator(*arguments)
+    return without_gradient(*arguments)
 
 
 @lru_cache(4096)  # a call looks up its answer: to find it takes longer than a kernel
 def _why_not(kinds: tuple[Any, ...], others: tuple[Any, ...]) -> str:
-    types, shapes, devices = zip(*kinds, strict=True)
-    if why := _elsewhere(set(devices)):
+    """Say why the variant does not answer tensors of such types, sizes and devices, with these
+    other inputs; "" if it does.
+    """
+    if why := _elsewhere({device for _, _, device in kinds}):
         return why
-    for name, value, checked in zip(OTHERS, others, zip(*VALUES, strict=True), strict=True):
-        is_free = type(value) in (int, float) and len(set(checked)) > 1
-        if value not in checked and not is_free:
-            return f"{name}={value!r}: it was only checked for {sorted(set(checked))}"
-    ranks = [len(shape) for shape in shapes]
-    calls = [call for call in CALLS if [len(shape) for shape in call["shapes"]] == ranks]
-    if not calls:
+    call, types = dict(zip(OTHERS, others, strict=True)), {}
+    for name, (dtype, shape, _) in zip(TENSORS, kinds, strict=True):
+        types[f"{name}.dtype"] = str(dtype)[6:]
+        call |= {f"{name}.shape[{axis}]": size for axis, size in enumerate(shape)}
+    like = [checked for checked in CALLS if checked.keys() == call.keys() | types.keys()]
+    if not like:
+        ranks = [len(shape) for _, shape, _ in kinds]
         return f"tensors of {ranks} dimensions: it was checked for others"
-    if (names := [str(dtype)[6:] for dtype in types]) not in [call["dtypes"] for call in calls]:
-        return f"{', '.join(names)} for {', '.join(TENSORS)}: it was checked for other types"
-    places = [(name, place) for name, n in zip(TENSORS, ranks, strict=True) for place in range(n)]
-    sizes = list(itertools.chain(*shapes))
-    checked = list(zip(*[itertools.chain(*call["shapes"]) for call in calls], strict=True))
-    for (name, place), size, extents in zip(places, sizes, checked, strict=True):
-        wanted = extents[0] if len(set(extents)) == 1 else sizes[checked.index(extents)]
-        if size != wanted or not size:
-            return f"{name}.shape[{place}] is {size}: for this call it was only checked as {wanted}"
+    if not any(types.items() <= checked.items() for checked in like):
+        return (
+            f"{', '.join(types.values())} for {', '.join(TENSORS)}: it was checked for other types"
+        )
+    firsts: dict[tuple[Any, ...], Any] = {}  # the first size, by what it was in the checks
+    for field, value in call.items():
+        checked = tuple([each[field] for each in like])
+        is_constant = len(set(checked)) == 1
+        if field in OTHERS and value not in checked and (is_constant or type(value) in (bool, str)):
+            return f"{field} is {value!r}: it was only checked for {sorted(set(checked))}"
+        if field not in OTHERS:
+            wanted = checked[0] if is_constant else firsts.setdefault(checked, value)
+            if value != wanted or not value:
+                return f"{field} is {value}: for this call it was only checked as {wanted}"
     return ""
 
 
@@ -89,37 +100,38 @@ def _elsewhere(devices: set[torch.device]) -> str:
 
 
 def _call(*arguments: Any) -> Any:
-    inputs = dict(zip(NAMES, arguments, strict=True))
-    device = inputs[TENSORS[0]].device
+    tensors = [arguments[place] for place in PLACES]
+    device = tensors[0].device
     if torch.is_autocast_enabled(device.type):
         with torch.autocast(device.type, enabled=False):
             return _call(*arguments)
-    if not (why := why_not(inputs)):
+    kinds = tuple([(x.dtype, x.shape, x.device) for x in tensors])
+    if not (why := _why_not(kinds, tuple([arguments[place] for place in OTHER_PLACES]))):
         try:
-            is_current = device.index == torch.cuda.current_device()
-            with nullcontext() if is_current else torch.cuda.device(device):
-                return _ours(inputs, device)
+            if device.index == torch.cuda.current_device():
+                return _ours(arguments, tensors, device)
+            with torch.cuda.device(device):
+                return _ours(arguments, tensors, device)
         except (NotImplementedError, ImportError) as error:
             why = str(error).partition("\n")[0]
     if _is_strict:
-        raise NotImplementedError(f"{FACTS['variant']} is not run: {why}")
+        raise NotImplementedError(f"{VARIANT} is not run: {why}")
     counts[f"reference: {why}"] += 1
     if counts[f"reference: {why}"] == 1:
         warnings.warn(f"{FACTS['package']}: the reference is used: {why}", stacklevel=2)
-    return _settled(reference(**inputs), inputs)
+    return _settled(reference(**dict(zip(NAMES, arguments, strict=True))), tensors)
 
 
-def _ours(inputs: dict[str, Any], device: torch.device) -> Any:
-    laid_out = dict(inputs)
-    for name in TENSORS:
-        x = inputs[name]
-        if name not in FACTS["strided"] and not x.is_contiguous():
-            laid_out[name] = x = x.contiguous()
+def _ours(arguments: tuple[Any, ...], tensors: list[torch.Tensor], device: torch.device) -> Any:
+    inputs = dict(zip(NAMES, arguments, strict=True))
+    for name, x in zip(TENSORS, tensors, strict=True):
+        if not x.is_contiguous() and name not in FACTS["strided"]:
+            inputs[name] = x = x.contiguous()
         if x.data_ptr() % 16:
-            laid_out[name] = x.clone()
-    outputs = _tensors(_module(device).run(**laid_out))
-    counts[FACTS["variant"]] += 1
-    return _settled(outputs, inputs)
+            inputs[name] = x.clone()
+    outputs = _tensors(_module(device).run(**inputs))
+    counts[VARIANT] += 1
+    return _settled(outputs, tensors)
 
 
 def _module(device: torch.device) -> Any:
@@ -150,48 +162,50 @@ def _fake(*arguments: Any) -> Any:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    values = dict(zip(NAMES, inputs, strict=True))
-    ctx.save_for_backward(*[values[name] for name in TENSORS])
-    ctx.others = {name: values[name] for name in OTHERS}
+    ctx.save_for_backward(*[inputs[place] for place in PLACES])
+    ctx.others = {name: inputs[place] for name, place in zip(OTHERS, OTHER_PLACES, strict=True)}
 
 
 def _backward(ctx: Any, *gradients: Any) -> Any:
     if not hasattr(study(), "backward"):
         raise RuntimeError(f"{FACTS['package']} has no gradient: its study has no backward()")
     inputs = dict(zip(TENSORS, ctx.saved_tensors, strict=True)) | ctx.others
-    made = study().backward(gradients, **inputs)
-    return tuple(map(made.get, NAMES))
+    return tuple(map(study().backward(gradients, **inputs).get, NAMES))
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
-    if isinstance(result, dict):
-        return list(result.values())
-    return list(result) if isinstance(result, tuple | list) else [result]
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return list(result.values() if isinstance(result, dict) else result)
 
 
 def _packed(outputs: list[torch.Tensor]) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _settled(outputs: list[torch.Tensor], inputs: dict[str, Any]) -> Any:
+def _settled(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> Any:
     """Return the outputs in order, each in memory of its own."""
-    taken = [inputs[name].untyped_storage().data_ptr() for name in TENSORS]
+    taken = [x.data_ptr() for x in inputs]
     for index, out in enumerate(outputs):
-        if (memory := out.untyped_storage().data_ptr()) in taken or not out.is_contiguous():
+        memory = out.untyped_storage()
+        first, size = memory.data_ptr(), memory.nbytes()
+        if not out.is_contiguous() or any(0 <= address - first < size for address in taken):
             outputs[index] = out.clone(memory_format=torch.contiguous_format)
-        taken.append(memory)
+        taken.append(outputs[index].data_ptr())
     return _packed(outputs)
 
 
 tags = [torch.Tag.pt2_compliant_tag]
 if FACTS["keeps"] and hasattr(torch.Tag, "cudagraph_unsafe"):
     tags.append(torch.Tag.cudagraph_unsafe)
-NAME = f"{ops.name}::{FACTS['function']}"
 library = torch.library.Library(ops.name, "FRAGMENT")  # custom_op doubles the time of a call
 typed = ", ".join(f"{kind} {name}" for name, kind in FACTS["arguments"])
 results = ", ".join(["Tensor"] * FACTS["outputs"])
-library.define(f"{FACTS['function']}({typed}) -> ({results})", tags=tags)
-library.impl(FACTS["function"], _call, "CompositeExplicitAutograd")
-torch.library.register_fake(NAME, _fake, lib=library)
+for name in (FUNCTION, f"{FUNCTION}.without_gradient"):
+    library.define(f"{name}({typed}) -> ({results})", tags=tags)
+    library.impl(name, _call, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{ops.name}::{name}", _fake, lib=library)
+NAME = f"{ops.name}::{FUNCTION}"
 torch.library.register_autograd(NAME, _backward, setup_context=_save, lib=library)
-run = getattr(ops, FACTS["function"]).default
+operator = getattr(ops, FUNCTION).default
+without_gradient = getattr(ops, FUNCTION).without_gradient
