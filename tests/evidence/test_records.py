@@ -15,7 +15,6 @@ from msgspec import inspect
 
 from answers import Capsys, Patch, both_of
 from made_evidence import timing
-from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.journal import JournalEntry
@@ -33,7 +32,7 @@ from workbench.evidence.records import (
 from workbench.evidence.store import EvidenceFolder
 from workbench.run import recording
 from workbench.run.recording import provenance
-from workbench.study.files import compressed, write_bytes
+from workbench.study.files import write_bytes
 from workbench.study.model import LadderFile
 from workbench.words import SCHEMA_VERSION
 from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
@@ -87,13 +86,6 @@ def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: 
         two.write_bytes(broken)
         with pytest.raises(UsageError, match="cannot be read"):
             store.read_record(two, Timing)
-
-
-def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "large.json.zst"
-    path.write_bytes(compressed(bytes(bounds.HELD_ALWAYS + 1)))
-    with pytest.raises(UsageError, match="holds too much"):
-        store.read_record(path, Timing)
 
 
 def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     assert isinstance(tables_of(SMALL, kept)[0][0], KeptTables)
 
 
-@pytest.mark.parametrize("value", [b"-1.0", b"18446744073709551616", b"NaN"])
+@pytest.mark.parametrize("value", [b"-1.0", b"18446744073709551616"])
 def test_an_impossible_sample_makes_tables_unusable(value: bytes, tmp_path: Path) -> None:
     """Their checksum is their own: whoever changes them can make another."""
     head, _, rest = TEXT.partition(CONTENT)

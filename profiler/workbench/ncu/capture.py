@@ -11,6 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from workbench.errors import BadCapture, UsageError, unknown
 from workbench.ncu.catalog import GLOBAL_SECTORS, STALL_PREFIX, needed_metrics
 from workbench.ncu.disassembly import (
@@ -31,13 +33,11 @@ from workbench.ncu.reader import (
     actions,
     extents,
     kernel_name,
-    limited,
     mangled_name,
     metric_names,
     metric_value,
     number,
 )
-from workbench.study.files import json_data
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,25 +143,20 @@ class Decoded:
     @cached_property
     def _counted(self) -> Counted:
         if self.action not in _counts:
-            tables = tables_in(self.path)
-            with limited(self.path):
-                _counts[self.action] = counted(self.action, tables)
+            _counts[self.action] = counted(self.action, tables_in(self.path))
         return _counts[self.action]
 
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:
-        with limited(self.path):
-            return read_lines(self._counted)
+        return read_lines(self._counted)
 
     @cached_property
     def calls(self) -> list[tuple[Any, ...]]:
-        with limited(self.path):
-            return read_calls(self._counted)
+        return read_calls(self._counted)
 
     @cached_property
     def code(self) -> Code | None:
-        with limited(self.path):
-            return read_code(self._counted)
+        return read_code(self._counted)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:
@@ -200,17 +195,18 @@ class KeptTables:
     rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
     collected: frozenset[str]
     launched: Launched | None = None
-    instructions: bytes = b""
+    instructions: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"null"))
+    ranges: tuple[str, ...] = ()
     calls: list[tuple[str, int, str, int]] = field(default_factory=list)  # none in older tables
 
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
-        kept = json_data(self.instructions or b"null")
+        kept = msgspec.json.decode(self.instructions)
         return unpacked(kept) if kept else None
 
     def has_opcode(self, opcode: str) -> bool:
-        return opcode.encode() in self.instructions
+        return opcode.encode() in bytes(self.instructions)
 
 
 # One launch as rows of the tables of ``Capture``, without the columns launch and kernel.

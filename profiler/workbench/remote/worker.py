@@ -37,7 +37,7 @@ from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
 from workbench.study.config import Config
-from workbench.study.files import PART, json_as_type, require_inside
+from workbench.study.files import PART, require_inside
 from workbench.study.params import with_derived
 from workbench.study.sources import COMPILING
 from workbench.study.workspace import CONFIG_FILE, find_workspace, including
@@ -109,7 +109,7 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise ValueError("a file is compressed")
             files = {entry.filename: archive.read(entry) for entry in entries}
-        head: H = json_as_type(files.pop(HEAD, b""), kind)
+        head: H = msgspec.json.decode(files.pop(HEAD, b""), type=kind)
     except BAD_ZIP as error:
         raise ToolFailed(f"a zip cannot be read: {error}") from None
     return head, files

@@ -310,7 +310,7 @@ def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: Non
     """Give the first of the GPUs that no other process of this user holds, as soon as there is one.
     ``note`` reports that it waits.
     """
-    from workbench.study.files import Rank, held
+    from workbench.study.files import held
 
     locks = own_folder() / "cards"
     locks.mkdir(exist_ok=True)
@@ -320,7 +320,7 @@ def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: Non
             with ExitStack() as stack:
                 stack.callback(os.close, handle)
                 try:
-                    stack.enter_context(held(handle, Rank.GPU, locks, wait=False))
+                    stack.enter_context(held(handle, locks, wait=False))
                 except BlockingIOError:
                     continue
                 yield gpu
