@@ -13,7 +13,7 @@ import pytest
 from answers import Patch
 from folders import unpacked
 from workbench.cuda import declare, nvcc
-from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
+from workbench.cuda.compiler import NVCC, PROGRAM, BuiltKernel, Source, kept_cubin
 from workbench.cuda.programs import (
     CompileError,
     entries,
@@ -24,7 +24,6 @@ from workbench.cuda.programs import (
     without_host_code,
 )
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.evidence.records import BuiltKernel
 from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
@@ -102,7 +101,7 @@ def test_an_error_of_device_code_is_at_its_own_line(tmp_path: Path, compiler: st
     assert '/kernels/mine/wrong.cu(3): error: identifier "y" is undefined' in told.value.message
 
 
-def compiled_by(found: KernelBuild) -> str:
+def compiled_by(found: BuiltKernel) -> str:
     """What gate, table and `try` print of a build."""
     names = ("kernel", "registers", "compiler")
     built = BuiltKernel(source="one.cu", **{name: getattr(found, name) for name in names})

@@ -901,32 +901,11 @@ def test_overloads_are_listed(tmp_path: Path) -> None:
     assert problem(path, launch="over<<<1, 32>>>(x, o)", **asked).name == "over"
 
 
-@pytest.mark.parametrize(
-    ("mark", "lines"),
-    [
-        ("cuda.jit", ("def run(x):", "k[grid, block](a, b, c)")),
-        ("triton.jit", ("def run(x):", "k[(blocks,)](a, b, c)")),
-        ("ct.kernel", ("def run(x):", "ct.launch(torch.cuda.current_stream(), (blocks,), k, (a")),
-        (
-            "wp.kernel",
-            (
-                "wp.init()",
-                "def run(a, b):",
-                "c = torch.empty_like(a)",
-                "dim=c.numel()",
-                "_torch(b)",
-            ),
-        ),
-        ("cute.jit", ("def run(a, b):", "k(from_dlpack(a), from_dlpack(b), from_dlpack(c))")),
-        ("tilelang.jit(out_idx=[-1])", ("kernel = k(a, b, c)", "out = kernel(x)")),
-    ],
-)
-def test_a_kernel_of_python_has_the_lines_that_launch_it(
-    mark: str, lines: tuple[str, ...], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("mark", ["cuda.jit", "triton.jit", "ct.kernel", "cute.jit"])
+def test_a_kernel_of_python_has_the_lines_that_launch_it(mark: str, tmp_path: Path) -> None:
     path = file(tmp_path, f"@{mark}\ndef k(a, b, c):\n    c[0] = a[0]\n")
     error = complaint(lambda: problem(f"{path}:k"))
-    assert all(line in error.hint for line in ("try mine.py:run", *lines))
+    assert all(line in error.hint for line in ("try mine.py:run", "k[grid](x, out)"))
 
 
 @pytest.mark.parametrize("indent", ["", "    "])

@@ -2,47 +2,50 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from workbench.cuda import nvcc, programs
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
 from workbench.cuda.programs import CompileError
 from workbench.errors import EnvironmentLacks, nearest
-from workbench.words import INSTALL, Parameter
+from workbench.words import INSTALL, Count, Parameter
 
 
-@dataclass(frozen=True)
-class KernelBuild:
-    """One kernel as ptxas reports it; sizes in bytes, registers per thread.
+class BuiltKernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One kernel as ptxas reports it; sizes in bytes, of which 0 is not written, registers per
+    thread.
 
-    ``code`` is the sha256 of its machine code (see ``cubin``); "" if it is not launched.
-    ``compiler`` is named where it need not be NVRTC.
+    ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
+    collected, or of a kernel that the variant does not launch. ``compiler`` is named of a source
+    that nvcc or NVRTC may compile; else it is NVRTC.
     """
 
     kernel: str
-    registers: int
-    shared_bytes: int
-    stack_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
+    registers: Count
+    shared_bytes: Count = 0
+    stack_bytes: Count = 0
+    spill_store_bytes: Count = 0
+    spill_load_bytes: Count = 0
+    source: str = ""
     code: str = ""
     compiler: str = ""
 
 
-_SIZES = ("registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")
+_SPILLS = ("stack_bytes", "spill_store_bytes", "spill_load_bytes")
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -52,7 +55,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _WARNING = re.compile(r"\bwarning\b|potential performance loss", re.IGNORECASE)
 
 
-def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
+def parse_log(log: str) -> tuple[list[BuiltKernel], list[str]]:
     """Resources per entry function, and the warnings, from an NVRTC and ptxas ``-v`` log."""
     entries: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
@@ -67,13 +70,13 @@ def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
             function = match[1]
         elif (match := _STACK.search(line)) and function in entries:
             numbers = map(int, match.groups())
-            entries[function].update(zip(_SIZES[2:], numbers, strict=True))
+            entries[function].update(zip(_SPILLS, numbers, strict=True))
         elif (match := _REGISTERS.search(line)) and entry:
             shared = _SHARED.search(line)
             entries[entry]["registers"] = int(match[1])
             entries[entry]["shared_bytes"] = int(shared[1]) if shared else 0
     # What the log does not name is zero.
-    builds = [KernelBuild(name, **{**dict.fromkeys(_SIZES, 0), **e}) for name, e in entries.items()]
+    builds = [BuiltKernel(kernel=name, **{"registers": 0, **e}) for name, e in entries.items()]
     return builds, warnings
 
 
@@ -94,11 +97,18 @@ KEPT_AS = 4  # how a kept cubin is written
 CUBINS = "*.build.json"  # in that folder
 
 
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True):
     arch: str
-    kernels: tuple[KernelBuild, ...]
+    kernels: tuple[BuiltKernel, ...]
     warnings: tuple[str, ...]
+
+
+class KeptCubin(msgspec.Struct):
+    """A build as workers of one measurement pass it on: data, of which nothing runs."""
+
+    report: Compiled
+    symbols: dict[str, str]
+    cubin: bytes
 
 
 def arch_of(major: int, minor: int) -> str:
@@ -131,11 +141,10 @@ class Source:
         report, code = self._compile(text, arch)
         if kept is not None:
             symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
-            cubin = base64.b64encode(bytes(code.code)).decode()
-            whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
+            whole = msgspec.json.encode(KeptCubin(report, symbols, bytes(code.code)))
             unfinished = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
             with suppress(OSError):  # it only saves time
-                unfinished.write_bytes(whole.encode())
+                unfinished.write_bytes(whole)
                 unfinished.replace(kept)
             with suppress(OSError):
                 unfinished.unlink()
@@ -258,6 +267,7 @@ class Source:
         builds = [
             replace(
                 build,
+                source=self.path.name,
                 code=digests.get(build.kernel, "") if build.kernel in launched else "",
                 compiler=by,
             )
@@ -330,15 +340,12 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
 
 
 def _restore(kept: Path) -> tuple[Compiled, Any] | None:
-    """Read what ``Source.compile`` wrote, else None: it is data, and nothing in it runs here."""
+    """Read what ``Source.compile`` wrote, else None."""
     from cuda.core import ObjectCode
 
     try:
-        saved = json.loads(kept.read_bytes())
-        report, cubin = saved["report"], base64.b64decode(saved["cubin"], validate=True)
-        kernels = tuple(KernelBuild(**kernel) for kernel in report["kernels"])
-        compiled = Compiled(report["arch"], kernels, tuple(report["warnings"]))
-        symbols = {name: symbol.encode() for name, symbol in saved["symbols"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        saved = msgspec.json.decode(kept.read_bytes(), type=KeptCubin)
+    except msgspec.DecodeError:
         return None
-    return compiled, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
+    symbols = {name: symbol.encode() for name, symbol in saved.symbols.items()}
+    return saved.report, ObjectCode.from_cubin(saved.cubin, symbol_mapping=symbols)

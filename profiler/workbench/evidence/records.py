@@ -14,11 +14,11 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from workbench.cuda.compiler import BuiltKernel as BuiltKernel
 from workbench.study.files import REPAIR
-from workbench.words import SCHEMA_VERSION, CheckResult, NodeKind, Parameter, Regime, grouped
+from workbench.words import SCHEMA_VERSION, CheckResult, Count, NodeKind, Parameter, Regime, grouped
 
 Number = int | float
-Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 # Of what is measured and cannot be negative, in any unit that is used.
 Measure = (
     Annotated[int, msgspec.Meta(ge=0, le=10**12)] | Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -62,26 +62,6 @@ class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
     workbench: str | None = None
     command: str | None = None
     ncu_command: str | None = None
-
-
-class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One kernel as ptxas reports it; sizes in bytes, of which 0 is not written, registers per
-    thread.
-
-    ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
-    collected, or of a kernel that the variant does not launch. ``compiler`` is named of a source
-    that nvcc or NVRTC may compile; else it is NVRTC.
-    """
-
-    kernel: str
-    registers: Count
-    shared_bytes: Count = 0
-    stack_bytes: Count = 0
-    spill_store_bytes: Count = 0
-    spill_load_bytes: Count = 0
-    source: str
-    code: str = ""
-    compiler: str = ""
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True):

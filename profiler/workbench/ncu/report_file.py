@@ -90,15 +90,14 @@ def require_file(path: Path) -> None:
     """Raises UsageError for what is no readable file, naming the nearest report beside it, and for
     a file that is known to be another tool's.
     """
-    is_dangling = path.is_symlink() and not path.exists()
-    if not _is_file(path) and not (is_dangling and kind_of(path)):
+    if not _is_file(path):
         folder = path if path.is_dir() else path.parent
         reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
         raise UsageError(
             f"{path} is a folder" if path.is_dir() else f"there is no file {path}",
             hint=nearest(str(path), reports) if reports else "there is no report in that folder",
         )
-    if _is_file(path) and not os.access(path, os.R_OK):
+    if not os.access(path, os.R_OK):
         raise UsageError(
             f"{path} may not be read by you",
             hint=f"`chmod u+r {for_shell(path)}`, or ask its owner",

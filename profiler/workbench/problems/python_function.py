@@ -44,27 +44,11 @@ FILE = "_given"
 LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
 WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
 MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
-# By decorator: the call that launches, what makes an array of a tensor, and a line before it.
-STREAM = "torch.cuda.current_stream()"
-LAUNCHES = {
-    "triton": ("{kernel}[(blocks,)]({names})", "", "import torch"),
-    "ct.": (f"ct.launch({STREAM}, (blocks,), {{kernel}}, ({{names}}))", "", "import torch"),
-    "wp.": (
-        "wp.launch({kernel}, dim={out}.numel(), inputs=[{names}], "
-        f"stream=wp.stream_from_torch({STREAM}))",
-        "wp.from_torch",
-        "wp.init()",
-    ),
-    "cute.": ("{kernel}({names})", "from_dlpack", "from cutlass.cute.runtime import from_dlpack"),
-    "tilelang.": ("out = kernel(x)", "", "kernel = {kernel}({names})"),
-    "": ("{kernel}[grid, block]({names})", "", "import torch"),
-}
-LAUNCHED = """add these lines, and try {file}:run
-    {before}
-    def run({x}):
-        {out} = torch.empty_like({first})
-        {call}
-        return {out}"""
+LAUNCHED = """add a function that launches it, and try {file}:run
+    def run(x):
+        out = torch.empty_like(x)
+        {kernel}[grid](x, out)  # or as its package launches kernels
+        return out"""
 
 
 def read_python_function(request: Request) -> Problem:
@@ -192,7 +176,7 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     if kernels := [node for node in defined.values() if is_kernel(node)]:
         raise UsageError(
             f"{path.name} has no function that launches its kernels",
-            hint=launched(path, kernels[-1]),
+            hint=LAUNCHED.format(file=path.name, kernel=kernels[-1].name),
         )
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -217,7 +201,7 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
         other = f"name that function: {', '.join(candidates)}" if candidates else ""
         raise UsageError(
             f"{path.name}:{wanted} is a kernel, which a function of Python launches",
-            hint=other or launched(path, kernel),
+            hint=other or LAUNCHED.format(file=path.name, kernel=wanted),
         )
     name, _, attribute = wanted.partition(".")
     if name in classes(tree) and attribute in ("", "apply", "forward"):
@@ -233,20 +217,6 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
     if wanted not in bound(tree):
         raise unknown(f"function of {path.name}", wanted, candidates)
     return wanted
-
-
-def launched(path: Path, kernel: ast.FunctionDef) -> str:
-    """Return the function to write for a kernel that none launches."""
-    marks = " ".join(map(ast.unparse, kernel.decorator_list))
-    call, array, before = next(lines for mark, lines in LAUNCHES.items() if mark in marks)
-    args = kernel.args.args
-    constant = [a.annotation is not None and "constexpr" in ast.unparse(a.annotation) for a in args]
-    names = [f"{a.arg}=..." if c else a.arg for a, c in zip(args, constant, strict=True)]
-    inputs, out = (names[:-1], names[-1]) if array and names[1:] else (["x"], "out")
-    words = {"file": path.name, "kernel": kernel.name, "x": ", ".join(inputs), "out": out}
-    words["names"] = ", ".join(f"{array}({name})" if array else name for name in names)
-    text = LAUNCHED.replace("{call}", call).replace("{before}", before)
-    return text.format(first=inputs[0], **words)
 
 
 def _launches(node: ast.FunctionDef) -> bool:

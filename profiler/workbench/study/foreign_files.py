@@ -14,7 +14,6 @@ NO_COUNTERS = "it has times and no counters: `workbench profile -- PROGRAM` coll
 # What a file begins with, what it is then, and what helps with {file}.
 BEGINNINGS = (
     (rb"version https://git-lfs", "a pointer of git LFS, without the file", "git lfs pull"),
-    (rb"/annex/objects/", "a pointer of git-annex, without the file", "git annex get {file}"),
     (rb"\x1f\x8b", "compressed by gzip", "gunzip -k {file}"),
     (rb"BZh", "compressed by bzip2", "bunzip2 -k {file}"),
     (rb"\xfd7zXZ", "compressed by xz", "unxz -k {file}"),
@@ -30,8 +29,6 @@ BEGINNINGS = (
 ENDINGS = {
     ".nsys-rep": ("a report of Nsight Systems", NO_COUNTERS),
     ".qdrep": ("a report of Nsight Systems", NO_COUNTERS),
-    ".qdstrm": ("an unfinished report of Nsight Systems", NO_COUNTERS),
-    ".nvvp": ("a profile of nvprof", NO_COUNTERS),
     ".cu": ("CUDA source", "workbench try {file}"),
     ".cuh": ("CUDA source", "workbench try {file}"),
     ".py": ("Python source", "workbench try {file}, or workbench profile -- python {file}"),
@@ -44,10 +41,6 @@ def kind_of(path: Path) -> tuple[str, str] | None:
 
     Raises OSError where it cannot be read.
     """
-    if path.is_symlink() and not path.exists():
-        what = "a link of git-annex to a file that is not here"
-        is_annexed = "annex/objects" in path.readlink().as_posix()
-        return (what, f"git annex get {path}") if is_annexed else None
     with path.open("rb") as file:
         head = file.read(HEAD)
     name = for_shell(path)

@@ -17,10 +17,8 @@ from types import FrameType
 from workbench import answered, bounds, children
 from workbench.errors import UsageError
 
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HINTS = {
     "ImportError": "import torch inside its functions: a study is also read where there is none",
-    "KeyboardInterrupt": "nobody pressed Ctrl-C: take the line out",
     "SystemExit": "take the exit out: the file is imported by every verb",
     "TooLong": "what takes long belongs inside its functions: the file is imported by every verb",
 }
@@ -37,21 +35,12 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     ``doing`` is what went wrong, such as "could not be imported". Prints go to stderr, and what
     takes longer than ``STUDY_SECONDS`` is stopped.
     """
-    signals: list[int] = []
     try:
-        with (
-            answered.runs(path),
-            noting_crashes(),
-            prints_to_stderr(),
-            time_limit(),
-            noted(signals),
-        ):
+        with answered.runs(path), noting_crashes(), prints_to_stderr(), time_limit():
             yield
-    except UsageError:
+    except (UsageError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) and signals:
-            raise
         kind = next((k for k in HINTS if k in {c.__name__ for c in type(error).__mro__}), "")
         raise UsageError(
             f"{path}{line_in(path, error)} {doing}: {in_words(error)}",
@@ -148,32 +137,6 @@ def prints_to_stderr() -> Iterator[None]:
             if kept is not None:
                 os.dup2(kept, 1)
                 os.close(kept)
-
-
-@contextmanager
-def noted(signals: list[int]) -> Iterator[None]:
-    """Adds those that interrupt, as Ctrl-C: a KeyboardInterrupt without one is the user's own.
-    Without effect beside the main thread, where none comes.
-    """
-    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
-    if threading.current_thread() is not threading.main_thread():
-        handlers = {}
-
-    def heard(number: int, frame: FrameType | None) -> None:
-        signals.append(number)
-        handler = handlers[signal.Signals(number)]
-        assert callable(handler)
-        handler(number, frame)
-
-    for number, handler in handlers.items():
-        if callable(handler):
-            signal.signal(number, heard)
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            if callable(handler):
-                signal.signal(number, handler)
 
 
 @contextmanager
