@@ -24,7 +24,6 @@ RANGE_VALUES = 10_000  # of one parameter, so that a slip is an error, not a lon
 
 # Seconds.
 STUDY_SECONDS = 30.0  # an import, or a call, of study.py
-STUDY_LAST_SECONDS = 10.0  # more, after which code that no signal interrupts is ended
 STUDY_AGAIN_SECONDS = 1.0  # until the next stop: the code may have caught the first one
 TOOL_SECONDS = 8.0  # nvidia-smi and ncu, to say what they are
 GIT_SECONDS = 120.0  # one call of git
@@ -37,4 +36,3 @@ SHIP_SECONDS = 600.0  # while all kernels of a package are compiled
 
 # Memory.
 WORKER_MEMORY = 0.8  # of the machine's memory that one worker may take
-STUDY_MEMORY = 4 << 30  # bytes of a command while it runs study.py

@@ -5,7 +5,6 @@ killed run left goes.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +15,6 @@ import pytest
 from answers import Capsys, Patch, error_of, text_of
 from workbench.app.executor import Reporter
 from workbench.children import kill_tree, memory_of
-from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems import detect
 from workbench.problems.problem import Request
@@ -24,7 +22,7 @@ from workbench.remote import remote_target
 from workbench.run.process import Worker
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
-from workspaces import CAUSAL, GOOD, make, recorded_report
+from workspaces import GOOD, make
 
 
 def test_a_source_of_gigabytes_is_not_read(tmp_path: Path) -> None:
@@ -63,13 +61,6 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
         remote_target.DaskCluster("tls://127.0.0.1:1", Reporter()).client()
     assert time.monotonic() - began < 20
-
-
-def test_a_report_whose_path_is_not_utf8_is_read(tmp_path: Path, capsys: Capsys) -> None:
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.ncu-repz"))
-    shutil.copy(recorded_report(CAUSAL, "fix10"), path)
-    assert main(["show", str(path), "--launch", "0", "--source"]) == 0
-    assert "udcff.ncu-repz" in capsys.readouterr().out
 
 
 def test_a_folder_that_was_deleted_is_named(

@@ -18,7 +18,7 @@ from workbench.cli.main import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
 from workbench.ncu import reader
-from workbench.ncu.report_file import Launch, chunks, read_report
+from workbench.ncu.report_file import Launch, read_report
 from workbench.run.recording import kept_report
 from workbench.study.files import (
     ZSTD_MAGIC,
@@ -68,8 +68,6 @@ def test_a_cut_frame_is_refused_wherever_it_is_cut(folder: Path, at: int) -> Non
 def test_what_breaks_off_behind_its_beginning_is_a_bad_capture(folder: Path) -> None:
     path = folder / "cut.ncu-repz"
     path.write_bytes(SMALL.read_bytes() + ZSTD_MAGIC + b"\xff" * 30)
-    with pytest.raises(BadCapture, match="cannot be decompressed"):
-        list(chunks(path))
     with pytest.raises(BadCapture):
         read_report(path)
 

@@ -148,15 +148,6 @@ def test_a_cut_file_is_refused(name: str, share: float) -> None:
     assert read(name, data[: int(share * (len(data) - 1))])
 
 
-@pytest.mark.parametrize("report", ["../reports/a.ncu-repz", "/dev/zero", "", "a\0b", ".hidden"])
-def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
-    name = f"{SHAPE}/captures.json"
-    captures = CONTENT[name]["captures"]
-    changed = {**captures, "fix10": {**captures["fix10"], "report": report}}
-    data = json.dumps({**CONTENT[name], "captures": changed}).encode()
-    assert "no file in the folder of reports" in read(name, data)
-
-
 VERBS = (
     *(
         ["check", "--json"],

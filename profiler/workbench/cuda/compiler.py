@@ -90,7 +90,7 @@ def compiler_message(text: str) -> str:
     return "\n".join(kept[:40])
 
 
-NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
+NVRTC, PROGRAM = "nvrtc", "program"  # see ``cuda.kernel``
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
 KEPT_AS = 4  # how a kept cubin is written
@@ -171,19 +171,12 @@ class Source:
         if self.compiler == NVRTC:
             return self._by_nvrtc(text, arch)
         tool, why = nvcc.find(), ""
-        if self.compiler == NVCC and not tool:
-            raise EnvironmentLacks(
-                f"{self.path.name} asks for nvcc, and nvcc with a host compiler was not found",
-                hint="install the CUDA toolkit and g++, or leave compiler= out: NVRTC",
-            )
         name = virtual_name(self.path)
         try:
             if tool:
                 by_nvcc = partial(self._by_nvcc, tool, arch=arch)
                 return self._noting(*programs.compiled(f'#line 1 "{name}"\n{text}', by_nvcc))
         except nvcc.Refused as error:
-            if self.compiler == NVCC:
-                raise self._error(arch, error.log) from None
             why = f"{error.log.strip()}\n"
         try:
             by_nvrtc = partial(self._by_nvrtc, arch=arch)

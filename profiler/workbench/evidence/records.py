@@ -150,11 +150,6 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     provenance: Provenance
     resources: tuple[CapturedKernel, ...] | None = None
 
-    def __post_init__(self) -> None:
-        name = self.report
-        if not name or "/" in name or "\0" in name or name.startswith("."):
-            raise ValueError(f"has 'report' {name!a}, no file in the folder of reports")
-
     @property
     def was_flushed(self) -> bool:
         """Whether ncu emptied the caches before the capture: its inputs come from DRAM, not L2."""
@@ -191,12 +186,6 @@ class TracedLaunch(Record, frozen=True, kw_only=True, omit_defaults=True):
     stride: Annotated[int, msgspec.Meta(gt=0)]
     warp_starts: Ticks
     warp_lives: Ticks
-
-    def __post_init__(self) -> None:
-        blocks, rows = len(self.starts), -(-len(self.starts) // self.stride) * self.warps
-        lengths = (len(self.sms), len(self.lives), len(self.warp_starts), len(self.warp_lives))
-        if not rows or lengths != (blocks, blocks, rows, rows):
-            raise ValueError("has columns of different lengths, or none")
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -298,14 +287,6 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     by_events: tuple[Number, ...] = ()
     unchecked: bool = False
     refused_at: str = ""
-
-    def __post_init__(self) -> None:
-        rounds = len(self.microseconds)
-        for name in ("around", "mhz", "around_mhz"):
-            if len(getattr(self, name)) not in (0, rounds):
-                raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
-        if not rounds or self.calls < 1:
-            raise ValueError("has no rounds, or no calls")
 
     @property
     def settled(self) -> Series:

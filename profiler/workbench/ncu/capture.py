@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from workbench.errors import BadCapture, UsageError, unknown
-from workbench.ncu.catalog import GLOBAL_SECTORS, STALL_PREFIX, needed_metrics
+from workbench.errors import UsageError, unknown
+from workbench.ncu.catalog import GLOBAL_SECTORS, needed_metrics
 from workbench.ncu.disassembly import (
     INSTRUCTIONS,
     LINE_COUNTERS,
@@ -28,7 +28,6 @@ from workbench.ncu.disassembly import (
 from workbench.ncu.line_table import tables_in
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import (
-    CUT,
     Wanted,
     actions,
     extents,
@@ -57,7 +56,6 @@ RULE_COLUMNS = [
 ]
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
-MOST = 2.0**63
 # What the SMs asked of L2, reads and writes, bulk copies among them; a sector has 32 bytes.
 L2_SECTORS, SECTOR_BYTES = "lts__t_sectors_srcunit_tex.sum", 32
 # In the message of a rule: all that tables have which are older than GLOBAL_SECTORS. Where nothing
@@ -135,10 +133,7 @@ class Decoded:
     def metrics(self) -> list[tuple[Any, ...]]:
         names = [*needed_metrics(), *stall_metrics(self.action).values()]
         every = ((name, metric_value(self.action, name)) for name in names)
-        numbers = [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
-        if wrong := impossible(numbers):
-            raise BadCapture(f"{self.path} {wrong}", hint=CUT)
-        return numbers
+        return [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
 
     @cached_property
     def _counted(self) -> Counted:
@@ -296,14 +291,6 @@ def _table(
 ) -> ColumnTable:
     rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
     return ColumnTable(rows, columns)
-
-
-def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:
-    """Say what no counter can have: a number beyond 64 bits, or fewer than none; "" for nothing."""
-    for name, value, _ in metrics:
-        if not -MOST < value < MOST or (value < 0 and name.startswith(STALL_PREFIX)):
-            return f"has '{name}' {value:g}, which is impossible"
-    return ""
 
 
 def read_lines(counters: Counted) -> list[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ import msgspec
 
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
 from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder, digest_of
-from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
+from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables
 from workbench.ncu.disassembly import packed
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 from workbench.study.files import (
@@ -91,8 +91,6 @@ def _read(path: Path, report: Path, sha256: str) -> LaunchTables:
         if checksum not in _unpacked:
             text = body[:-1].replace(*NO_ESTIMATE)
             launches = msgspec.json.decode(text, type=list[KeptTables], strict=False)
-            if wrong := "".join(impossible(tables.metrics) for tables in launches):
-                raise Unusable(wrong)
             _unpacked[checksum] = [(tables, tables.ranges) for tables in launches]
         return list(_unpacked[checksum])
     except Unusable:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workbench.children import temporary_folder
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel
 from workbench.evidence.store import digest_of
@@ -32,7 +29,7 @@ def load(path: Path) -> Any:
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
         deque(decompressed_pieces(path), maxlen=0)  # ncu_report would crash over a part of it
-        context = ncu_report.load_report(utf8_path(path))
+        context = ncu_report.load_report(str(path))
         context.num_ranges()
     except BadCapture:
         raise
@@ -41,20 +38,6 @@ def load(path: Path) -> Any:
             f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
         ) from None
     return context
-
-
-_links = ExitStack()  # ncu_report goes on reading the file until the end
-atexit.register(_links.close)
-
-
-def utf8_path(path: Path) -> str:
-    """A name of the file that ncu_report takes: it refuses what is not UTF-8."""
-    with suppress(UnicodeEncodeError):
-        return str(path).encode().decode()
-    folder = _links.enter_context(temporary_folder())
-    link = folder / f"report{path.suffix}"
-    link.symlink_to(path.absolute())
-    return str(link)
 
 
 def open_report(path: Path) -> Any:

@@ -8,12 +8,10 @@ with where ``--vs`` names nothing else.
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
     Made,
@@ -30,8 +28,6 @@ from workbench.problems.user_files import (
     required_parameters,
     with_references,
 )
-from workbench.study.files import stands
-from workbench.study.front_ends import how_to_install
 from workbench.words import Parameter
 
 INPUTS, REFERENCE = "inputs", "reference"
@@ -41,8 +37,6 @@ JIT = (
     *("cuda.jit", "ct.kernel", "cute.kernel", "cute.jit", "wp.kernel", "tilelang.jit"),
 )
 FILE = "_given"
-LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
-WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
 MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
 LAUNCHED = """add a function that launches it, and try {file}:run
     def run(x):
@@ -52,41 +46,7 @@ LAUNCHED = """add a function that launches it, and try {file}:run
 
 
 def read_python_function(request: Request) -> Problem:
-    """Raises UsageError for a file without a function or inputs, or with several functions, and
-    EnvironmentLacks if it also imports what is not installed.
-    """
-    try:
-        return _read(request)
-    except UsageError as error:
-        if not request.elsewhere:
-            require_imports(request.source, f"; then {error.hint}" if error.hint else "")
-        raise
-
-
-def require_imports(path: Path, then: str) -> None:
-    """Raises EnvironmentLacks for the first import at the top of a file that nothing provides."""
-    beside = {p.stem for folder in (path.parent, *path.parents[:3]) for p in folder.glob("*")}
-    for node in parsed(path).body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            first, local = node.module.partition(".")[0], path.parents[node.level - 1]
-            if not any(stands(local / name) for name in (first, f"{first}.py")):
-                raise EnvironmentLacks(
-                    f"{path.name} imports .{node.module}, which is not there",
-                    hint=f"build the package first: what it builds is .{node.module}{then}",
-                )
-        for name in names:
-            first = name.partition(".")[0]
-            if first not in (*beside, *WITH_TORCH, *sys.modules) and not find_spec(first):
-                raise EnvironmentLacks(
-                    f"{path.name} imports {name}, which is not installed here",
-                    hint=f"{how_to_install(name)}{then}",
-                )
-
-
-def _read(request: Request) -> Problem:
+    """Raises UsageError for a file without a function or inputs, or with several functions."""
     path = request.source
     tree = parsed(path)
     function = pick(path, tree, request.function)
@@ -178,16 +138,6 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
             f"{path.name} has no function that launches its kernels",
             hint=LAUNCHED.format(file=path.name, kernel=kernels[-1].name),
         )
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made, target = ast.unparse(node.value.func), ast.unparse(node.targets[0])
-            if made.rpartition(".")[2] in LOADING:
-                hint = wrapped(path, f"{target}.FUNCTION")
-                where = "" if node in tree.body else f", with {target} made outside of main()"
-                raise UsageError(
-                    f"{path.name} defines no function to try; line {node.lineno} loads {target}",
-                    hint=f"{hint}{where}",
-                )
     raise UsageError(
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",

@@ -12,20 +12,19 @@ HEAD = 4096  # bytes that tell a kind
 CUDA_MACHINE = 190  # of an ELF file
 NO_COUNTERS = "it has times and no counters: `workbench profile -- PROGRAM` collects them"
 # What a file begins with, what it is then, and what helps with {file}.
-BEGINNINGS = (
-    (rb"version https://git-lfs", "a pointer of git LFS, without the file", "git lfs pull"),
-    (rb"\x1f\x8b", "compressed by gzip", "gunzip -k {file}"),
-    (rb"BZh", "compressed by bzip2", "bunzip2 -k {file}"),
-    (rb"\xfd7zXZ", "compressed by xz", "unxz -k {file}"),
-    (rb"PK\x03\x04", "a zip archive", "unzip {file}"),
-    (rb"SQLite format 3", "an SQLite database, such as nsys exports", NO_COUNTERS),
-    (rb"\s*(?:<!DOCTYPE|<html)", "a web page", "download the raw file, not the page around it"),
-    (
-        rb'(?:.*\n)*?(?:==PROF==|"ID","Process ID")',
+BEGINNINGS = {
+    rb"version https://git-lfs": ("a pointer of git LFS, without the file", "git lfs pull"),
+    rb"\x1f\x8b": ("compressed by gzip", "gunzip -k {file}"),
+    rb"BZh": ("compressed by bzip2", "bunzip2 -k {file}"),
+    rb"\xfd7zXZ": ("compressed by xz", "unxz -k {file}"),
+    rb"PK\x03\x04": ("a zip archive", "unzip {file}"),
+    rb"SQLite format 3": ("an SQLite database, such as nsys exports", NO_COUNTERS),
+    rb"\s*(?:<!DOCTYPE|<html)": ("a web page", "download the raw file, not the page around it"),
+    rb'(?:.*\n)*?(?:==PROF==|"ID","Process ID")': (
         "text that ncu printed",
         "workbench reads ncu's report: run ncu with -o NAME, and name NAME.ncu-rep",
     ),
-)
+}
 ENDINGS = {
     ".nsys-rep": ("a report of Nsight Systems", NO_COUNTERS),
     ".qdrep": ("a report of Nsight Systems", NO_COUNTERS),
@@ -34,6 +33,7 @@ ENDINGS = {
     ".py": ("Python source", "workbench try {file}, or workbench profile -- python {file}"),
     ".ipynb": ("a notebook", "workbench try {file}"),
 }
+SCRIPT = ("a script", "workbench profile -- {call}")
 
 
 def kind_of(path: Path) -> tuple[str, str] | None:
@@ -43,35 +43,24 @@ def kind_of(path: Path) -> tuple[str, str] | None:
     """
     with path.open("rb") as file:
         head = file.read(HEAD)
-    name = for_shell(path)
+    begun = (kind for mark, kind in BEGINNINGS.items() if re.match(mark, head))
+    kind = next(begun, None)
     if head.startswith(b"\x7fELF"):
-        return _elf(head, path)
-    for beginning, what, hint in BEGINNINGS:
-        if re.match(beginning, head):
-            return what, hint.format(file=name)
-    what, hint = ENDINGS.get(path.suffix, ("", ""))
-    if not what and head.startswith(b"#!"):
-        what, hint = "a script", "workbench profile -- {file}"
-        name = _called(path)
-    return (what, hint.format(file=name)) if what else None
+        kind = _elf(head, path)
+    kind = kind or ENDINGS.get(path.suffix) or (SCRIPT if head.startswith(b"#!") else None)
+    if kind is None:
+        return None
+    call = f"./{path}" if path == Path(path.name) else path  # a bare name is searched on PATH
+    return kind[0], kind[1].format(file=for_shell(path), call=for_shell(call))
 
 
 def _elf(head: bytes, path: Path) -> tuple[str, str]:
     """A program, a library, an object file or a cubin."""
-    name = for_shell(path)
     if int.from_bytes(head[18:20], "little") == CUDA_MACHINE:
-        other = "workbench diff {0} OTHER.cubin compares two"
-        return "compiled CUDA code", other.format(name)
+        return "compiled CUDA code", "workbench diff {file} OTHER.cubin compares two"
     if re.search(r"\.so(\.\d+)*$", path.name):
-        return (
-            "a compiled library",
-            "profile a program that calls it: workbench profile -- python script.py",
-        )
+        hint = "profile a program that calls it: workbench profile -- python script.py"
+        return "a compiled library", hint
     if head[16] == 1 or not os.access(path, os.X_OK):
-        return "compiled code", f"link it to a program, or chmod +x {name}"
-    return "a program", f"workbench profile -- {_called(path)}"
-
-
-def _called(path: Path) -> str:
-    """Name a file as a shell calls it: a bare name is searched on PATH."""
-    return for_shell(f"./{path}" if path == Path(path.name) else path)
+        return "compiled code", "link it to a program, or chmod +x {file}"
+    return "a program", "workbench profile -- {call}"
