@@ -180,8 +180,7 @@ class Decoded:
         )
 
 
-@dataclass(frozen=True)
-class KeptTables:
+class KeptTables(msgspec.Struct, frozen=True, dict=True):
     """One launch from a file of tables (see ``captures``), maybe kept without ``launched``."""
 
     kernel: str
@@ -190,9 +189,9 @@ class KeptTables:
     rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
     collected: frozenset[str]
     launched: Launched | None = None
-    instructions: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"null"))
+    instructions: msgspec.Raw = msgspec.Raw(b"null")
     ranges: tuple[str, ...] = ()
-    calls: list[tuple[str, int, str, int]] = field(default_factory=list)  # none in older tables
+    calls: list[tuple[str, int, str, int]] = []  # none in older tables
 
     @cached_property
     def code(self) -> Code | None:
