@@ -42,6 +42,8 @@ def no_file(path: Path) -> str:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "is a link to nothing" if path.is_symlink() else "is not there"
+    except ValueError:  # with a zero byte
+        return "is no name of a file"
     except OSError as error:
         return "is a link in a loop" if error.errno == errno.ELOOP else str(error.strerror)
     if stat.S_ISDIR(mode):
