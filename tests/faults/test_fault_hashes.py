@@ -201,9 +201,7 @@ def test_a_flipped_bit_or_a_cut_of_tables_changes_nothing(kept: Path, bit: int, 
     assert launches_in(kept, []) == TRUE
 
 
-@pytest.mark.parametrize(
-    "text", [b"[" * 200_000, b"{}", b"null", b'{"of":1,"content":"', TEXT[:BODY], TEXT[:-1]]
-)
+@pytest.mark.parametrize("text", [b"{}", b"null", b'{"of":1,"content":"', TEXT[:BODY], TEXT[:-1]])
 def test_what_is_no_table_is_read_again(kept: Path, text: bytes) -> None:
     kept.write_bytes(zstandard.compress(text))
     assert launches_in(kept, []) == TRUE
