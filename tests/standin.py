@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +25,7 @@ from made_records import built_kernel
 from workbench.evidence import store
 from workbench.evidence.records import Environment, GraphNode, Series, Session, Timing
 from workbench.ncu.command import flags
-from workbench.run import compilation, machine, measurement, process, recording, side_jobs
+from workbench.run import compilation, machine, measurement, recording, side_jobs
 from workbench.run.gpu import Gpu
 from workbench.run.measurement import Measurement
 from workbench.run.process import WorkerEnd, run_worker
@@ -90,7 +89,6 @@ class StandIn:
         self.monkeypatch.setattr(measurement, "run_worker", self.work)
         self.monkeypatch.setattr(measurement, "Worker", self.start)
         self.monkeypatch.setattr(compilation, "MOST_COMPILERS", 0)
-        self.monkeypatch.setattr(process, "spare_interpreters", lambda number: nullcontext())
         self.monkeypatch.setattr(Measurement, "start_capture", lambda *a, **k: None)
         self.monkeypatch.setattr(Measurement, "capture", lambda *a: self.capture(a[0]))
         self.monkeypatch.setattr(recording, "now", self.now)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -793,37 +791,17 @@ time.sleep(300)
 """
 
 
-@pytest.mark.parametrize(("spares", "dead"), [(1, 0), (1, 1)])
 def test_nobody_waits_for_an_interpreter_that_has_done_its_work(
-    spares: int, dead: int, tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     (tmp_path / "ends_late.py").write_text(ENDS_LATE)
     monkeypatch.setattr(process, "MODULES", {TrialJob: "ends_late"})
-    with process.spare_interpreters(spares):
-        for each in process._spares[:dead]:
-            each.kill()
-            each.wait()
-        job = TrialJob(
-            study="", shapes=(), baseline="", called="", references=(), device="cpu", ranges=False
-        )
-        worker = process.Worker(tmp_path, job)
-        assert worker.watch(120.0, lambda event: None).finished
+    job = TrialJob(
+        study="", shapes=(), baseline="", called="", references=(), device="cpu", ranges=False
+    )
+    worker = process.Worker(tmp_path, job)
+    assert worker.watch(120.0, lambda event: None).finished
     assert worker.process.returncode == -9
-
-
-def test_a_spare_interpreter_imports_nothing_from_where_anyone_writes(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
-    ran = tmp_path / "ran"
-    (tmp_path / "numpy.py").write_text(f"open({str(ran)!r}, 'w')\n")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with process.spare_interpreters(1):
-        (spare,) = process._spares
-        assert spare.stdin
-        spare.stdin.close()
-        ended = not_none(os.waitid(os.P_PID, spare.pid, os.WEXITED | os.WNOWAIT))
-        assert ended.si_status == 0
-    assert not ran.exists()
 
 
 @without_gpu

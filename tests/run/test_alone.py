@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from answers import Patch
 from workbench.evidence import store
 from workbench.evidence.records import CheckOutcome, Environment
 from workbench.evidence.store import EvidenceFolder
-from workbench.run import compilation, machine, measurement, process
+from workbench.run import compilation, machine, measurement
 from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import CURRENT, EVENTS, Done, VariantsJob, decode
@@ -127,7 +126,6 @@ def measured(
     )
     monkeypatch.setattr(machine, "require_gpu", lambda *gpu: None)
     monkeypatch.setattr(compilation, "MOST_COMPILERS", 0)
-    monkeypatch.setattr(process, "spare_interpreters", lambda number: nullcontext())
     study = find_workspace(root / "ws").study()
     folder = EvidenceFolder(root / "evidence" / "gpu")
     plan = Plan("large", checked=tuple(modules))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.study.model import Study
 
 Hear = Callable[[Any], Any]  # takes an event
-TRIED_BY = 3  # workers of a try without ncu's: trial call, check, sessions
 
 
 class Reporter:
@@ -149,10 +148,6 @@ class Executor(ABC):
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         """Measure. Raises Interrupted after Ctrl-C: what was finished is kept."""
 
-    def ready(self) -> AbstractContextManager[None]:
-        """Inside, workers of the next tasks start early."""
-        return nullcontext()
-
     def measure(self, tasks: Sequence[Task], *, showing: bool = False) -> list[MeasuredPlan]:
         """Perform the tasks, and report it. Raises why ncu could not profile what was timed, or
         where a result is shown first (``showing``) leaves that to ``require_profiled``.
@@ -197,11 +192,6 @@ class Local(Executor):
         from workbench.cuda.compiler import package_version
 
         return package_version(name)
-
-    def ready(self) -> AbstractContextManager[None]:
-        from workbench.run.process import spare_interpreters
-
-        return spare_interpreters(TRIED_BY) if self.gpu else nullcontext()
 
     def perform(self, tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
         if tasks[0].toolchain:

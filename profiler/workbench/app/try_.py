@@ -245,11 +245,10 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
     root = asked.folder or scratch(request, problem)
     live = executor.gpu is not None
-    with executor.ready():
-        problem, facts, trial, name = prepare(executor, problem, root, asked.shape, on_gpu=live)
-        done = Attempt(problem, root, problem.name, name, trial, facts)
-        if live and not done.wrong:
-            done = measured(executor, done, asked)
+    problem, facts, trial, name = prepare(executor, problem, root, asked.shape, on_gpu=live)
+    done = Attempt(problem, root, problem.name, name, trial, facts)
+    if live and not done.wrong:
+        done = measured(executor, done, asked)
     if done.judged is None and problem.compiles and not live:
         done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done

@@ -38,8 +38,7 @@ def run(options: AblateOptions) -> int:
     if options.all_shapes:
         return run_all(options, here)
     if options.brief and len(fixes) == 1:
-        with here.ready():
-            return run_step(options, here, fixes[0])
+        return run_step(options, here, fixes[0])
     target = find_target(here, options.project, options.study, options.shape, names=fixes)
     ((ladder, failed),) = ablate(
         [target],

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import json
 import mmap
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -198,35 +196,6 @@ def worker_environment(cubins: Path) -> dict[str, str]:
     }
 
 
-_spares: list[subprocess.Popen[bytes]] = []  # in the order of their start
-
-
-@contextmanager
-def spare_interpreters(number: int) -> Iterator[None]:
-    """Inside, the next workers that need no ncu find their libraries imported, or nearly."""
-    for _ in range(number):
-        _spares.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "workbench.run.worker.spare"],
-                cwd="/",  # it imports from there, and anyone may write into the folder below
-                env=worker_environment(Path(tempfile.gettempdir())),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        )
-    try:
-        yield
-    finally:
-        while _spares:
-            spare = _spares.pop()
-            os.kill(spare.pid, signal.SIGKILL)
-            exit_code(spare)
-            with suppress(BrokenPipeError):
-                spare.__exit__(None, None, None)  # closes its pipe
-
-
 class Worker:
     """A worker process in ``scratch``, under ``prefix`` (an ncu command line) where given.
 
@@ -247,14 +216,6 @@ class Worker:
         self.events: list[Event] = []
         self.pieces: list[str] = []
         self.tail, self.log = Tail(scratch / EVENTS), Tail(scratch / LOG, at_once=bounds.LOG)
-        while _spares and not prefix and not WORKERS_OF.get():
-            self.process = _spares.pop(0)
-            assert self.process.stdin is not None
-            line = json.dumps([str(scratch.resolve()), module, environment])
-            with suppress(BrokenPipeError), self.process.stdin as pipe:
-                pipe.write(f"{line}\n".encode())
-            if exit_code(self.process, 0.0) is None:
-                return
         with (scratch / LOG).open("wb") as output:
             self.process = subprocess.Popen(
                 [*(prefix or []), "python3", "-m", module, JOB],
