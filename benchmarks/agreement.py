@@ -36,9 +36,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu
 
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.process_settings import load_kept
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.timing.graphs import captured, nodes
-from workbench.run.worker.timing.instances import Loader
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, Listeners, TimingProcess
 from workbench.run.worker.timing.timed_gpu import switch_contexts
 from workbench.study.values import Shape, Tolerance
@@ -134,8 +133,7 @@ def timing(point: Point, folder: Path, graph_microseconds: float) -> TimingProce
     def fail(variant: str, error: BaseException) -> None:
         raise error
 
-    loader = Loader(folder, {}, load_kept, job.sources)
-    return TimingProcess(job, study, loader, Listeners(fail))
+    return TimingProcess(job, study, Loader(job, folder), Listeners(fail))
 
 
 def product(point: Point, folder: Path) -> tuple[float, float]:

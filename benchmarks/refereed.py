@@ -20,10 +20,9 @@ from tools.pages import ROOT
 
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.process_settings import load_kept
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.referee import Referee
-from workbench.run.worker.startup import ENVIRONMENT, import_libraries, register_ahead
-from workbench.run.worker.timing.instances import Loader
+from workbench.run.worker.startup import import_libraries
 from workbench.run.worker.timing.session import Listeners, TimingProcess
 from workbench.study.config import TimingSettings
 from workbench.words import HEADLINE
@@ -56,9 +55,8 @@ def session(job: SessionsJob, variants: Sequence[str], answer: Connection) -> No
     import torch
 
     torch.zeros(1, device="cuda")
-    folder = ROOT / "kernels" / job.study
-    study = load_kept(folder / "study.py", "workbench_study")
-    loader = Loader(folder, job.params, load_kept, job.sources)
+    loader = Loader(job)
+    study = loader.study()
 
     def fail(variant: str, error: BaseException) -> None:
         raise error
@@ -89,9 +87,7 @@ def in_session(job: SessionsJob, variants: Sequence[str]) -> Times:
 
 
 def main() -> None:
-    os.environ.update(ENVIRONMENT)
     import_libraries()
-    register_ahead()
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as cubins:
         os.environ[CUBIN_FOLDER] = cubins

@@ -13,7 +13,7 @@ from msgspec import structs
 import made_evidence
 from answers import not_none
 from made_evidence import MHZ
-from made_records import ORIGIN, made_index
+from made_records import ORIGIN, made_index, sessions_job
 from workbench.derive.figures import figures
 from workbench.derive.rooflines import counted_flops
 from workbench.derive.speedup import two_clocks
@@ -34,9 +34,8 @@ from workbench.load import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable, KeptTables
 from workbench.ncu.captures import tables_of
 from workbench.ncu.command import lasting_kernel, variant_module
-from workbench.run.worker.timing.instances import Loader
+from workbench.run.worker.loader import Loader
 from workbench.study.model import Work
-from workbench.study.workspace import load_module
 from workbench.words import GateState, NodeKind, Status
 from workspaces import CAUSAL, recorded_capture, recorded_range
 
@@ -113,8 +112,8 @@ def test_a_kernel_has_one_name_in_all_processes() -> None:
 def test_instances_are_loaded_under_names_that_numba_may_put_into_kernels(tmp_path: Path) -> None:
     """The same kernel of two instances, and of a capture, is one."""
     (tmp_path / "fix.py").write_text("def run(x):\n    return x\n")
-    loader = Loader(tmp_path, {}, load_module, {})
-    called = [loader.load("fix[warps=8]").__name__ for _ in range(2)]
+    loader = Loader(sessions_job(), tmp_path, plain=True)
+    called = [loader.load("fix[warps=8]").__module__ for _ in range(2)]
     called.append(variant_module(7, "fix[warps=8]"))
     assert len(set(called)) == 3
     mangled = [f"_ZN{len(name)}{name}4siluB2v{i}E1f" for i, name in enumerate(called)]

@@ -16,6 +16,7 @@ import torch
 
 import workbench
 from answers import Capsys, Patch, not_none
+from made_records import sessions_job
 from problems.test_problems import file, flashinfer, problem
 from problems.test_problems import tried as tried
 from workbench.app import measure
@@ -43,6 +44,7 @@ from workbench.run.process import compiler_environment
 from workbench.run.protocol import ErrorText, TrialJob
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.startup import keeping_bytecode
 from workbench.run.worker.timing import instances
 from workbench.study.config import Config
@@ -765,7 +767,7 @@ def test_launches_of_an_extension_go_to_a_stream_that_can_be_captured(tmp_path: 
     (tmp_path / "inline.py").write_text("from torch.utils.cpp_extension import load_inline\n")
     (tmp_path / "plain.py").write_text("import torch\n")
     sources = {"inline": ("inline.py",), "plain": ("plain.py",)}
-    loader = instances.Loader(tmp_path, {}, load_module, sources)
+    loader = Loader(sessions_job(sources=sources), tmp_path)
     assert (loader.has_extension("inline"), loader.has_extension("plain")) == (True, False)
 
 

@@ -876,12 +876,13 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch:
         return CheckOutcome(status=CheckResult.CORRECT)
 
     monkeypatch.setattr(correctness, "check_variant", fails)
-    monkeypatch.setattr(job_worker.JobWorker, "load", lambda *given: None)
     worker = object.__new__(job_worker.JobWorker)
     shapes = {"large": "of large", "odd": "of odd"}
     worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
     job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={}, on_cpu=False)
-    worker.job, worker.folder, worker.opened = cast(Any, job), Path(), None
+    worker.job, worker.opened = cast(Any, job), None
+    loader = SimpleNamespace(load=print, files=lambda name: [], has_extension=bool)
+    worker.loader = cast(Any, loader)
     worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
     failing = "odd"
     with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):
@@ -896,7 +897,8 @@ def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
     worker = object.__new__(job_worker.JobWorker)
     for what in ("build", "check"):
         monkeypatch.setattr(worker, what, lambda name, what=what: done.append((what, name)))
-    worker.folder, worker.failed, worker.opened, worker.reported = Path(), set(), None, True
+    worker.failed, worker.opened, worker.reported = set(), None, True
+    worker.loader = cast(Any, SimpleNamespace(files=lambda name: []))
     worker.job = VariantsJob(
         study="scale",
         variants=("baseline", "fix1"),

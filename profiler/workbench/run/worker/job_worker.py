@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -24,7 +23,6 @@ from workbench.children import adopt, end_strays
 from workbench.cuda.includes import source_text
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 from workbench.evidence.records import BuiltKernel
-from workbench.ncu.command import variant_module
 from workbench.run.protocol import (
     Built,
     Captured,
@@ -35,27 +33,24 @@ from workbench.run.protocol import (
     read_calls,
 )
 from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
-from workbench.run.worker.lines import prepare
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.opened import KeptSources, Opened
 from workbench.run.worker.startup import (
-    ENVIRONMENT,
     Forked,
     Parent,
     import_ahead,
     import_for_forks,
     import_libraries,
     job_of,
+    sources_of,
     wait_for_turn,
 )
 from workbench.study.front_ends import (
-    front_ends_of,
     has_own_streams,
     is_compiling,
     without_configuration,
 )
 from workbench.study.model import base_name
-from workbench.study.params import add_shapes
-from workbench.study.workspace import check_study_module, load_module
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
@@ -69,10 +64,9 @@ class JobWorker:
         self.job = job
         self.variants = job.variants
         self.journal = journal
-        self.folder = Path.cwd() / "kernels" / job.study
+        self.loader = Loader(job, plain=self.only_compiles)
         if job.on_cpu:
             signal.signal(signal.SIGPROF, out_of_time)  # before any module has its own handlers
-        self.loaded = 0
         self.failed: set[str] = set()
         self.reported = job.on_cpu or self.only_compiles
         self.neighbours: Neighbours | None = None
@@ -81,12 +75,14 @@ class JobWorker:
 
     def run(self) -> None:
         if self.job.waits:
-            self.variants = wait_for_parent(self.folder, self.job)
+            import_libraries()
+            import_ahead(sources_of(self.job))
+            self.variants = wait_for_turn()  # off the GPU
         if not is_forking(self.job):
             self.load_study()
             self.work(self.variants)
             return
-        sources, parent = KeptSources(self.folder), Parent()
+        sources, parent = KeptSources(self.loader.folder), Parent()
         forks: deque[Forked] = deque()
         for name in (*self.variants, ""):
             sources.put_back()
@@ -127,7 +123,7 @@ class JobWorker:
         checked = self.job.known if phase == Phase.CHECK else ()
         for name in [name for name in variants if name not in {*self.failed, *checked}]:
             self.journal.current(name)
-            compiling = is_compiling(self.sources(name))
+            compiling = is_compiling(self.loader.files(name))
             self.journal.write(Start(variant=name, phase=phase, compiling=compiling))
             try:
                 with self.covered(name):
@@ -138,29 +134,20 @@ class JobWorker:
         self.journal.current("")
 
     def load_study(self) -> None:
-        study = self.folder / "study.py"
-        prepare(study)  # it may load what variants are made of
-        self.study = self.module(study, "workbench_study")
-        check_study_module(study, self.study)
-        add_shapes(self.study.shapes, self.job.derived)
+        self.study = self.loader.study()
         if Phase.CHECK in self.job.phases:
             self.load_reference()
         if not (self.job.on_cpu or self.only_compiles):
-            self.opened = Opened(self.folder.parent)
+            self.opened = Opened(self.loader.folder.parent)
 
     def covered(self, name: str) -> AbstractContextManager[None]:
         """Raise UsageError at the end for a source that the fingerprint does not cover."""
         if self.opened is None:
             return nullcontext()
-        return self.opened.require_covered(self.folder, self.job.sources.get(name, ()))
-
-    def sources(self, name: str) -> list[Path]:
-        names = self.job.sources.get(name) or (f"{base_name(name)}.py",)
-        return [path for path in (self.folder / name for name in names) if path.is_file()]
+        return self.opened.require_covered(self.loader.folder, self.job.sources.get(name, ()))
 
     def build(self, name: str) -> None:
-        cuda.take_declared()
-        file = self.folder / f"{base_name(name)}.py"
+        file = self.loader.folder / f"{base_name(name)}.py"
         text = source_text(file, file.name)  # where it is not UTF-8, says so with the byte
         if line := without_configuration(text):
             raise UsageError(
@@ -168,35 +155,14 @@ class JobWorker:
                 "for one for minutes in every process",
                 hint="helion.kernel(config=helion.Config(...)), with what its autotuner found",
             )
-        self.load(name)
-        kernels = cuda.take_declared()
+        self.loader.load(name)
         if Phase.BUILD in self.job.phases:
-            self.compile(name, kernels)
+            self.compile(name, self.loader.declared)
 
     @property
     def only_compiles(self) -> bool:
         """Whether it calls nothing, and needs neither torch nor a GPU."""
         return self.job.phases == (Phase.BUILD,) and bool(self.job.arch)
-
-    def module(self, path: Path, name: str) -> ModuleType:
-        if self.only_compiles:
-            return load_module(path, name)
-        from workbench.run.worker.process_settings import load_kept
-
-        return load_kept(path, name)
-
-    def load(self, name: str) -> Callable[..., Any]:
-        """Return the variant's ``run``, of a module loaded anew that nothing has touched."""
-        self.loaded += 1
-        file, called = self.folder / f"{base_name(name)}.py", variant_module(self.loaded, name)
-        with cuda.overridden(self.job.params.get(name, {})):
-            module = self.module(file, called)
-        if not callable(getattr(module, "run", None)):
-            raise UsageError(
-                f"{file.name} defines no run()", hint="a variant is a module with run(...)"
-            )
-        run: Callable[..., Any] = module.run
-        return run
 
     def compile(self, name: str, kernels: list[cuda.Kernel]) -> None:
         arch = self.job.arch
@@ -230,11 +196,11 @@ class JobWorker:
 
         if self.job.on_cpu:
             return self.check_on_cpu(name)
-        side = partial(capture_stream, "nvcc" in front_ends_of(self.sources(name)))
-        run, peer = self.load(name), self.reference
+        side = partial(capture_stream, self.loader.has_extension(name))
+        run, peer = self.loader.load(name), self.reference
         if peer and self.opened:  # what it opens, as a compiler does, is not the variant's doing
             peer = self.opened.unheard(peer)
-        if is_compiling(self.sources(name)):
+        if is_compiling(self.loader.files(name)):
             run = self.telling(name, run)
         for shape in self.job.check_shapes:
             try:
@@ -247,7 +213,7 @@ class JobWorker:
                 described = describe(error)
                 raise ToolFailed(f"at {shape}: {described.message}", hint=described.hint) from error
             wrong = outcome.status == CheckResult.WRONG
-            if wrong and not outcome.hint and has_own_streams(self.sources(name)):
+            if wrong and not outcome.hint and has_own_streams(self.loader.files(name)):
                 outcome = structs.replace(outcome, hint=STREAM_HINT)
             self.journal.write(Checked(variant=name, shape=shape, **structs.asdict(outcome)))
             unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
@@ -261,9 +227,8 @@ class JobWorker:
         """
         from workbench.run.worker.correctness import check_variant
 
-        cuda.take_declared()
-        run = self.in_layout(name, self.load(name))
-        if cuda.take_declared():
+        run = self.in_layout(name, self.loader.load(name))
+        if self.loader.declared:
             raise EnvironmentLacks(
                 CUDA_C,
                 hint="`--on HOST` checks it there; `workbench build` compiles it without one",
@@ -298,11 +263,7 @@ class JobWorker:
         """The primary one, whose error stands beside those of variants. It is not what is timed."""
         if self.job.reference:
             with suppress(Exception):  # its errors are reported where it is built
-                file = self.folder / f"{base_name(self.job.reference)}.py"
-                with cuda.overridden(self.job.params.get(self.job.reference, {})):
-                    run = self.module(file, "workbench_reference").run
-                self.reference = run
-            cuda.take_declared()
+                self.reference = self.loader.load(self.job.reference)
 
     def in_layout(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, bound to the layout that the study asks of its steps, not of references."""
@@ -336,7 +297,7 @@ class JobWorker:
         with torch.autograd.set_multithreading_enabled(False):
             ways = read_calls(Path.cwd()).get(name, ())
             call = graphs.as_timed(
-                lambda: partial(self.load(name), **inputs), ways, neighbours.gpu.side
+                lambda: partial(self.loader.load(name), **inputs), ways, neighbours.gpu.side
             )
             if traced:
                 with suppress(Exception):  # it is called all the same
@@ -377,14 +338,6 @@ def is_forking(job: VariantsJob) -> bool:
     )
 
 
-def wait_for_parent(folder: Path, job: VariantsJob) -> tuple[str, ...]:
-    """Import what takes long, then wait, off the GPU, until the parent says which variants."""
-    os.environ.update(ENVIRONMENT)
-    import_libraries()
-    import_ahead(folder / name for names in job.sources.values() for name in names)
-    return wait_for_turn()
-
-
 def main() -> None:
     with job_of(VariantsJob, forks=is_forking) as (job, journal), ExitStack() as stack:
         if job.on_cpu:
@@ -393,10 +346,7 @@ def main() -> None:
             os.environ["TRITON_INTERPRET"] = "1"
             stack.enter_context(on_cpu())
         if is_forking(job):
-            os.environ.update(ENVIRONMENT)
-            folder = Path.cwd() / "kernels" / job.study
-            sources = (folder / name for names in job.sources.values() for name in names)
-            import_for_forks("workbench.run.worker.job_worker", sources)
+            import_for_forks("workbench.run.worker.job_worker", job)
             adopt()
         JobWorker(job, journal).run()
 

@@ -27,7 +27,6 @@ from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from statistics import fmean, median
-from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -38,7 +37,7 @@ from workbench.errors import ToolFailed
 from workbench.evidence.records import Witness
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.auditor import ASK, Audited, Auditor, Bare, Claims
-from workbench.run.worker.process_settings import load_kept
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.startup import Parent
 from workbench.run.worker.timing.gated import (
     ARRIVED,
@@ -72,14 +71,12 @@ from workbench.run.worker.timing.graphs import nodes
 from workbench.run.worker.timing.instances import (
     Group,
     Instance,
-    Loader,
     NotTimed,
     SessionSetup,
     Streamed,
 )
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.timed_gpu import MOST_CALLS, ROWS_OF_SUMS, SUMMED
-from workbench.study.params import add_shapes
 from workbench.words import Regime
 
 T = TypeVar("T")
@@ -455,16 +452,15 @@ class Referee:
 
     # ---- in the processes --------------------------------------------------------------------
     def audit_process(self, page: Page, pipe: Connection) -> None:
-        _, study = self.study()
+        study = Loader(self.job).study()
         shape = study.shapes[self.job.shape]
         Auditor(page, pipe, study, shape, self.seed).serve()
 
     def execute(self, variant: str, page: Page, pipe: Connection) -> None:
         """Build a variant, send how its outputs lie in memory, and serve."""
-        job, (folder, study) = self.job, self.study()
-        gpu = GatedGpu(page)
+        job, loader = self.job, Loader(self.job)
+        study, gpu = loader.study(), GatedGpu(page)
         inputs = Neighbours(gpu, study, study.shapes[job.shape], self.seed, pipe.recv())
-        loader = Loader(folder, job.params, load_kept, job.sources)
         setup = SessionSetup(gpu, loader, inputs, GRAPH_MICROSECONDS)
         call_us, instances = 0.0, []
         for _ in range(INSTANCES):
@@ -488,12 +484,6 @@ class Referee:
         told = LaunchedGraphs(layouts_of(latest[0].found), one_call, tuple(launched))
         pipe.send_bytes(msgspec.json.encode(told))
         executor.serve(instances[0].calls[Regime.CHAINED])
-
-    def study(self) -> tuple[Path, ModuleType]:
-        folder = Path.cwd() / "kernels" / self.job.study
-        study = load_kept(folder / "study.py", "workbench_study")
-        add_shapes(study.shapes, self.job.derived)
-        return folder, study
 
 
 def are_there(auditor: GatedProcess, anchor: RefereedVariant) -> bool:

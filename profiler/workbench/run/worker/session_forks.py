@@ -14,7 +14,6 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import msgspec
 from msgspec import structs
@@ -35,9 +34,9 @@ from workbench.run.protocol import (
     Witnessed,
 )
 from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.opened import KeptSources
 from workbench.run.worker.startup import (
-    ENVIRONMENT,
     LOOK_SECONDS,
     Parent,
     import_for_forks,
@@ -45,7 +44,6 @@ from workbench.run.worker.startup import (
     wait_for_turn,
 )
 from workbench.study.front_ends import is_compiling
-from workbench.study.params import add_shapes
 from workbench.words import Phase, Regime
 
 
@@ -74,7 +72,8 @@ class Server:
     def __init__(self, job: SessionsJob, journal: EventLog) -> None:
         self.job, self.journal = job, journal
         self.parent = Parent()
-        self.sources = KeptSources(Path.cwd() / "kernels" / job.study)
+        self.loader = Loader(job)
+        self.sources = KeptSources(self.loader.folder)
         self.done = 0
         self.reported = False
         self.cool = False  # the last session never ran into the power limit
@@ -269,17 +268,12 @@ class Server:
         import torch
 
         from workbench.run.worker.device import context_lost, environment
-        from workbench.run.worker.process_settings import load_kept
-        from workbench.run.worker.timing.instances import Loader
         from workbench.run.worker.timing.session import Listeners, TimingProcess
 
         torch.zeros(1, device="cuda")
         if not self.reported:
             self.journal.write(DeviceFound(environment=environment()))
-        folder = Path.cwd() / "kernels" / self.job.study
-        study = load_kept(folder / "study.py", "workbench_study")
-        add_shapes(study.shapes, self.job.derived)
-        loader = Loader(folder, self.job.params, load_kept, self.job.sources)
+        study = self.loader.study()
         self.start(variants[0])
         errors: dict[str, ErrorText] = {}
 
@@ -289,7 +283,7 @@ class Server:
                 raise errors[name].error()
 
         listeners = Listeners(fail, self.current, self.heard)
-        timing = TimingProcess(self.job, study, loader, listeners, self.cool)
+        timing = TimingProcess(self.job, study, self.loader, listeners, self.cool)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         inputs, timed = timing.setup.inputs, None
@@ -311,9 +305,7 @@ class Server:
 
     def start(self, name: str) -> None:
         """Every session compiles what its front end does not keep."""
-        folder = Path.cwd() / "kernels" / self.job.study
-        paths = [folder / file for file in self.job.sources.get(name, ())]
-        compiling = is_compiling(path for path in paths if path.is_file())
+        compiling = is_compiling(self.loader.files(name))
         self.journal.write(Start(variant=name, phase=Phase.TIME, compiling=compiling))
 
     def fail(self, variant: str, error: ErrorText) -> None:
@@ -322,11 +314,8 @@ class Server:
 
 
 def main() -> None:
-    os.environ.update(ENVIRONMENT)
     with job_of(SessionsJob, forks=lambda job: True) as (job, journal):
-        folder = Path.cwd() / "kernels" / job.study
-        sources = (folder / name for names in job.sources.values() for name in names)
-        import_for_forks("workbench.run.worker.session_forks", sources, job.gpus)
+        import_for_forks("workbench.run.worker.session_forks", job, job.gpus)
         adopt()
         Server(job, journal).run()
 

@@ -22,7 +22,17 @@ from typing import Any, TypeVar
 
 from workbench.children import WHERE, end_with
 from workbench.run.gpu import Gpu
-from workbench.run.protocol import PARENT, TURN, Done, Hello, Job, read_job, read_turn
+from workbench.run.protocol import (
+    PARENT,
+    TURN,
+    Done,
+    Hello,
+    Job,
+    SessionsJob,
+    VariantsJob,
+    read_job,
+    read_turn,
+)
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.study.front_ends import imported_by
 
@@ -116,23 +126,29 @@ def keeping_bytecode() -> Iterator[None]:
 
 def import_libraries() -> None:
     """Import what takes long and every worker needs."""
+    os.environ.update(ENVIRONMENT)
     with keeping_bytecode():
         import numpy  # noqa: F401
         import torch  # noqa: F401
         from cuda.core import Program  # noqa: F401
 
+        register_ahead()
+
 
 ALONE = "--alone"  # nothing is imported ahead
 
 
-def import_for_forks(worker: str, sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> None:
+def sources_of(job: VariantsJob | SessionsJob) -> list[Path]:
+    folder = Path.cwd() / "kernels" / job.study
+    return [folder / name for names in job.sources.values() for name in names]
+
+
+def import_for_forks(worker: str, job: VariantsJob | SessionsJob, gpus: Sequence[Gpu] = ()) -> None:
     """Import what takes long and forks of this process need. Where an import ahead makes forks
     impossible, the ``worker``, a module, begins again without: each fork imports it then.
     """
     import_libraries()
-    with keeping_bytecode():
-        register_ahead()
-    if ALONE not in sys.argv and not import_ahead(sources, gpus):
+    if ALONE not in sys.argv and not import_ahead(sources_of(job), gpus):
         print("what variants import uses the GPU, starts threads or changes torch", flush=True)
         os.execv(sys.executable, [sys.executable, "-m", worker, *sys.argv[1:], ALONE])
 

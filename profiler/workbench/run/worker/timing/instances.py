@@ -7,17 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
-from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import Call
-from workbench.ncu.command import variant_module
 from workbench.run.worker.event_log import STREAM_HINT, place
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.graphs import capture_stream, captured, nodes, warm_up
 from workbench.run.worker.timing.neighbours import (
@@ -31,9 +28,7 @@ from workbench.run.worker.timing.timed_gpu import (
     START,
     TimedGpu,
 )
-from workbench.study.front_ends import front_ends_of
-from workbench.study.model import base_name
-from workbench.words import IN_TURN, Parameter, Regime
+from workbench.words import IN_TURN, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)
 # Writes before a cold call, in sizes of the L2. L2 does not replace strictly by age, so that one
@@ -78,36 +73,6 @@ class Group:
 
     variant: str
     control: bool = False
-
-
-class Loader:
-    """Loads modules of variants in a folder, each time anew."""
-
-    def __init__(
-        self,
-        folder: Path,
-        params: Mapping[str, Mapping[str, Parameter]],
-        import_file: Callable[[Path, str], ModuleType],
-        sources: Mapping[str, Sequence[str]],
-    ) -> None:
-        self.folder = folder
-        self.params = params
-        self.import_file, self.sources = import_file, sources
-        self.loaded = 0
-
-    def load(self, variant: str) -> ModuleType:
-        """Load the module and its kernels anew."""
-        self.loaded += 1
-        with cuda.overridden(self.params.get(variant, {})):
-            name = variant_module(self.loaded, variant)
-            module = self.import_file(self.folder / f"{base_name(variant)}.py", name)
-        cuda.take_declared()
-        return module
-
-    def has_extension(self, variant: str) -> bool:
-        """Whether nvcc compiles an extension of torch for it."""
-        names = self.sources.get(variant, ())
-        return "nvcc" in front_ends_of(self.folder / name for name in names)
 
 
 @dataclass
@@ -156,7 +121,7 @@ class Instance:
         self.side = capture_stream(extension, setup.gpu.side)
         self.own = setup.inputs.inputs()
         self.table = setup.inputs.input_tables(self.own)
-        self.run: Callable[..., Any] = setup.loader.load(group.variant).run
+        self.run: Callable[..., Any] = setup.loader.load(group.variant)
         out = self.first_call()
         self.outputs = replace(out, tensors={})
         self.kept = {name: room_for(tensor, 1)[0] for name, tensor in out.tensors.items()}

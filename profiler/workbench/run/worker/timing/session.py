@@ -20,11 +20,11 @@ from workbench.run.gpu import Gauge
 from workbench.run.protocol import Round, SessionsJob
 from workbench.run.worker.device import gpu_uuid
 from workbench.run.worker.event_log import BESIDE_HINT
+from workbench.run.worker.loader import Loader
 from workbench.run.worker.timing.instances import (
     SLOW_CALL,
     Group,
     Instance,
-    Loader,
     NotTimed,
     SessionSetup,
 )
