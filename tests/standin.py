@@ -148,7 +148,7 @@ class StandIn:
             times_reference=self.error(run),
         )
 
-    def start(self, scratch: Path, job: SessionsJob, cubins: Path) -> Sessions:
+    def start(self, scratch: Path, job: Any, *more: Any, **cubins: Path) -> Any:
         self.jobs.append(job)
         return Sessions(self, job)
 

@@ -227,7 +227,9 @@ def in_turns(monkeypatch: Patch, pythons: Sequence[str]) -> Callable[..., list[s
         worker = type("Worker", (InTurn,), {"order": order})
         monkeypatch.setattr(StandIn, "build", build)
         monkeypatch.setattr(compilation, "run_worker", gpu.work)
-        monkeypatch.setattr(measurement, "Worker", lambda scratch, job, cubins: worker(gpu, job))
+        monkeypatch.setattr(
+            measurement, "Worker", lambda scratch, job, prefix, cubins: worker(gpu, job)
+        )
         monkeypatch.setattr(app_gate, "toolchain_of", toolchain_of)
         monkeypatch.setattr(app_gate, "with_machine_code", lambda executor, changes, *more: changes)
         return order

@@ -256,12 +256,12 @@ class Tracing(StandIn):
         (scratch / iket.OUTPUT).mkdir(exist_ok=True)
         parts = [(iket.MARK, even()), ("scale", even(after=500, early=25))]
         written(scratch / iket.OUTPUT / "a.trace.json", *parts)
-        return Traces(job.variants[0])
+        return Traces(job.variants[0], scratch)
 
 
 class Traces:
-    def __init__(self, variant: str) -> None:
-        self.variant = variant
+    def __init__(self, variant: str, scratch: Path) -> None:
+        self.variant, self.scratch = variant, scratch
 
     def watch(self, limit: float, on_event: Any) -> WorkerEnd:
         start = Start(variant=self.variant, phase=Phase.TRACE)

@@ -429,7 +429,7 @@ def test_nothing_is_left_of_a_capture_that_ends_early(
         monkeypatch.setattr(Measurement, name, method)
 
     def worker(scratch: Path, job: Any, prefix: Any = None, cubins: Any = None) -> Any:
-        made = gpu.start(scratch, job, cubins) if prefix is None else None
+        made = gpu.start(scratch, job) if prefix is None else None
         return made or process.Worker(scratch, job, prefix, cubins)
 
     monkeypatch.setattr(measurement, "Worker", worker)

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -175,6 +174,7 @@ def test_sessions_find_imported_what_may_be(tmp_path: Path, does: str, alone: bo
 
 # ---- compilers
 H200 = Gpu("NVIDIA H200", "580", "9.0")
+STUDY: Any = None  # no job is really made
 
 
 class Recorded:
@@ -197,24 +197,21 @@ def made(monkeypatch: Patch, tmp_path: Path) -> list[Recorded]:
     (tmp_path / "kernels" / "study.py").write_text("")
     Recorded.made = []
     monkeypatch.setattr(compilation, "Worker", Recorded)
+    monkeypatch.setattr(compilation, "build_job", lambda study, *share: share)
     monkeypatch.setattr("os.cpu_count", lambda: 16)
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: H200)
     return Recorded.made
-
-
-def job(variants: Sequence[str], arch: str) -> Any:
-    return arch, tuple(variants)
 
 
 def test_every_variant_is_somebodys_and_the_last_come_first(
     made: list[Recorded], tmp_path: Path
 ) -> None:
     names = [f"fix{n}" for n in range(14)]
-    with compilers(tmp_path, names, job) as number:
+    with compilers(tmp_path, STUDY, names) as number:
         assert number == len(made) == 6
-        assert sorted(name for one in made for name in one.job[1]) == sorted(names)
-        assert [one.job[1][0] for one in made] == names[:-7:-1]
-        assert {one.job[0] for one in made} == {"sm_90a"}
+        assert sorted(name for one in made for name in one.job[0]) == sorted(names)
+        assert [one.job[0][0] for one in made] == names[:-7:-1]
+        assert {one.job[1] for one in made} == {"sm_90a"}
         assert {one.cubins for one in made} == {tmp_path}
         assert not any(one.killed for one in made)
     assert all(one.killed for one in made)
@@ -233,7 +230,7 @@ def test_none_where_it_would_not_pay(
 ) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: cores)
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: gpu)
-    with compilers(tmp_path, list(variants), job) as number:
+    with compilers(tmp_path, STUDY, list(variants)) as number:
         assert (number, made) == (0, [])
 
 
@@ -271,8 +268,8 @@ def test_extensions_of_torch_are_left_to_the_worker_that_is_not_ended(
     folder.mkdir()
     (folder / "ext.py").write_text("from torch.utils.cpp_extension import load_inline\n")
     (folder / "tried.py").write_text('FILE = "ext.py"\n')
-    with compilers(tmp_path, ["ext", "ext[a=1]", "tried", *"abcd"], job):
-        assert sorted(name for one in made for name in one.job[1]) == list("abcd")
+    with compilers(tmp_path, STUDY, ["ext", "ext[a=1]", "tried", *"abcd"]):
+        assert sorted(name for one in made for name in one.job[0]) == list("abcd")
 
 
 def test_links_to_nothing_in_a_study_are_left_out(tmp_path: Path, capsys: Capsys) -> None:
@@ -294,5 +291,5 @@ def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(
     made: list[Recorded], monkeypatch: Patch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
-    with compilers(tmp_path, list("abcd"), job, "sm_80"):
-        assert {one.job[0] for one in made} == {"sm_80"}
+    with compilers(tmp_path, STUDY, list("abcd"), "sm_80"):
+        assert {one.job[1] for one in made} == {"sm_80"}

@@ -35,7 +35,6 @@ from workbench.run.protocol import (
     Built,
     Captured,
     Checked,
-    ContextLost,
     DeviceFound,
     Done,
     ErrorText,
@@ -122,7 +121,6 @@ EVERY: list[Event] = [
             ),
         ),
     ),
-    ContextLost(variant="fix1"),
     Broken(error=ERROR),
     Done(),
 ]

@@ -262,7 +262,7 @@ class Clock:
         self.jobs: list[SessionsJob] = []
         self.opened: list[list[str]] = []
 
-    def start(self, scratch: Path, job: SessionsJob, cubins: Path) -> Clock:
+    def start(self, scratch: Path, job: SessionsJob, prefix: None, cubins: Path) -> Clock:
         self.jobs.append(job)
         assert (scratch / "kernels" / "scale" / "study.py").is_file()
         return self

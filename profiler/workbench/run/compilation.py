@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 from workbench.children import temporary_folder
@@ -109,7 +108,7 @@ def build_only(
     left = list(variants)
     with (
         scratch_folder(study, cubins) as scratch,
-        compilers(scratch, left, partial(build_job, study), arch),
+        compilers(scratch, study, left, arch),
     ):
         while left:
             outcome = run_worker(scratch, build_job(study, left, arch), limit, on_event)
@@ -178,15 +177,11 @@ def has_own_compiler(scratch: Path, variant: str) -> bool:
 
 @contextmanager
 def compilers(
-    scratch: Path,
-    variants: Sequence[str],
-    job: Callable[[Sequence[str], str], VariantsJob],
-    arch: str = "",
+    scratch: Path, study: Study, variants: Sequence[str], arch: str = ""
 ) -> Iterator[int]:
     """Start processes that compile ``variants`` from the last to the first, each its share, for
-    every worker that shares the cubins of ``scratch``. ``job`` is as ``build_job``. Without
-    ``arch`` they compile for the GPU at hand. The worker that asks for the same build reports its
-    result.
+    every worker that shares the cubins of ``scratch``. Without ``arch`` they compile for the GPU at
+    hand. The worker that asks for the same build reports its result.
     """
     gpu = machine.find_gpu()
     arch = arch or (gpu.arch if gpu else "")
@@ -201,7 +196,7 @@ def compilers(
             copy_sources(scratch, folder)
             share = list(reversed(variants))[place::number]
             if share:
-                started.append(Worker(folder, job(share, arch), cubins=scratch))
+                started.append(Worker(folder, build_job(study, share, arch), cubins=scratch))
         yield len(started)
     finally:
         for worker in started:

@@ -7,10 +7,10 @@ itself: the others go on, in a fresh worker where it took the process along.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import structs
@@ -24,7 +24,6 @@ from workbench.ncu.command import range_name
 from workbench.ncu.reader import launches_by_range, resources_of
 from workbench.run import iket, machine
 from workbench.run.compilation import (
-    build_job,
     compilers,
     copy_sources,
     params_of,
@@ -38,11 +37,11 @@ from workbench.run.protocol import (
     Built,
     Captured,
     Checked,
-    ContextLost,
     DeviceFound,
     ErrorText,
     Event,
     Failed,
+    Job,
     Learned,
     SessionsDone,
     SessionsJob,
@@ -53,7 +52,7 @@ from workbench.run.protocol import (
     write_calls,
 )
 from workbench.run.recording import Recorder
-from workbench.study.config import Config, Profiler, TimingSettings
+from workbench.study.config import Config, TimingSettings
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
 from workbench.study.params import parameters_of_derived
@@ -166,10 +165,7 @@ def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> Sessions
 
 
 ENOUGH = 3  # variants that ended under ncu, and none that did not: it is not the variants
-
-
-def decided(timing: Timing) -> Sequence[str]:
-    return ()
+PROFILING = "ncu", "timeline"  # parts of a run without which the others count
 
 
 @dataclass
@@ -187,7 +183,7 @@ class Measurement:
     folder: EvidenceFolder
     plan: Plan
     on_event: Callable[[Event], None]
-    undecided: Callable[[Timing], Sequence[str]] = decided
+    undecided: Callable[[Timing], Sequence[str]] = lambda timing: ()
     refused: Callable[[Build], bool] | None = None
     cubins: Path | None = None
 
@@ -195,42 +191,30 @@ class Measurement:
         self.result = MeasuredPlan()
         self.timing: Timing | None = None
         self.clock: Worker | None = None
+        self.capturing: Worker | None = None
         self.last_session = 0.0  # after this moment none is begun
+        self.scratch = Path()
 
     @cached_property
     def recorder(self) -> Recorder:
         return Recorder(self.study, self.plan.shape, self.folder, self.plan.variants)
 
     def run(self) -> MeasuredPlan:
-        if self.plan.traced:
+        plan = self.plan
+        if plan.traced:
             iket.folder()
         self.recorder.predictions()
-        self.recorder.note_derived(self.plan.others or ())
-        with scratch_folder(self.study, self.cubins) as scratch:
-            ahead = None
+        self.recorder.note_derived(plan.others or ())
+        with scratch_folder(self.study, self.cubins) as self.scratch:
             try:
-                ahead = self.start_capture(scratch, self.plan.captured, waits=True)
-                self.clock = self.start_sessions(scratch) if self.plan.timed else None
-                if self.plan.built:
-                    with self.part("build and check"):
-                        self.prepare(scratch)
-                if self.is_left and not self.result.interrupted:
-                    with self.part("timing"):
-                        self.time(scratch)
-                if not self.result.interrupted:
-                    with self.part("ncu"):
-                        try:
-                            self.capture(scratch, ahead)
-                        except (EnvironmentLacks, ToolFailed) as error:
-                            self.result.unprofiled = ErrorText.of(error)
-                if self.plan.traced and not self.result.interrupted:
-                    with self.part("timeline"):
-                        try:
-                            self.trace(scratch)
-                        except (EnvironmentLacks, ToolFailed) as error:
-                            self.result.unprofiled = ErrorText.of(error)
+                self.capturing = self.start_capture(plan.captured, waits=True)
+                self.clock = self.start_sessions() if plan.timed else None
+                self.part("build and check", self.prepare, bool(plan.built))
+                self.part("timing", self.time, self.is_left)
+                self.part("ncu", self.capture)
+                self.part("timeline", self.trace, bool(plan.traced))
             finally:
-                for worker in (ahead, self.clock):
+                for worker in (self.capturing, self.clock):
                     if worker is not None:
                         worker.kill()
         return self.result
@@ -241,60 +225,67 @@ class Measurement:
         plan, left = self.plan, {*self.plan.timed} - self.result.out
         return bool(left and (left - {*plan.known} or left == {*plan.timed}))
 
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
+    def part(self, name: str, work: Callable[[], None], is_wanted: bool = True) -> None:
+        """Do a part of the run, if nothing has interrupted it, and note its seconds."""
+        if not is_wanted or self.result.interrupted:
+            return
         began = time.monotonic()
         try:
-            yield
+            work()
+        except (EnvironmentLacks, ToolFailed) as error:
+            if name not in PROFILING:
+                raise
+            self.result.unprofiled = ErrorText.of(error)
         finally:
             self.result.seconds[name] = time.monotonic() - began
 
-    def prepare(self, scratch: Path) -> None:
+    def start(self, name: str, job: Job, prefix: list[str] | None = None) -> Worker:
+        """Start a worker in a folder of its own that has a copy of the sources."""
+        folder = self.scratch / name
+        copy_sources(self.scratch, folder)
+        return Worker(folder, job, prefix, cubins=self.scratch)
+
+    def prepare(self) -> None:
         variants, together = self.plan.built, (Phase.BUILD, Phase.CHECK)
-        with compilers(scratch, variants, partial(build_job, self.study)):
+        with compilers(self.scratch, self.study, variants):
             if self.refused is None:
-                return self.work(scratch, variants, together)
-            self.work(scratch, variants, (Phase.BUILD,))
+                return self.work(variants, together)
+            self.work(variants, (Phase.BUILD,))
         left = [v for v in variants if v not in self.result.out]
         if not self.result.interrupted:
-            self.work(scratch, left, (Phase.CHECK,))
+            self.work(left, (Phase.CHECK,))
 
-    def work(self, scratch: Path, variants: list[str], phases: tuple[Phase, ...]) -> None:
+    def work(self, variants: list[str], phases: tuple[Phase, ...]) -> None:
         """Run phases of variants in a worker, one after the other, and those behind the one that
         broke it in another.
         """
         limit = self.config.limits.seconds_per_step
         while variants and not self.result.interrupted:
             job = variants_job(self.study, self.plan, variants, phases)
-            outcome = run_worker(scratch, job, limit, self.take)
-            self.result.interrupted = outcome.interrupted
-            culprit = self.blame(outcome)
+            culprit = self.blame(run_worker(self.scratch, job, limit, self.take))
             if culprit is None:
                 return
             variants = variants[variants.index(culprit) + 1 :]
 
-    def start_sessions(self, scratch: Path) -> Worker:
+    def start_sessions(self) -> Worker:
         """Start the process that forks the sessions; it waits for its turn."""
-        folder = scratch / "timing"
-        copy_sources(scratch, folder)
         job = sessions_job(self.study, self.plan, self.config.timing)
-        job = structs.replace(job, by_referee=self.recorder.by_referee)
-        return Worker(folder, job, cubins=scratch)
+        return self.start("timing", structs.replace(job, by_referee=self.recorder.by_referee))
 
-    def time(self, scratch: Path) -> None:
+    def time(self) -> None:
         """Recorded is what ended, and what Ctrl-C or an error cut short where it has as
         many sessions as were asked for. References alone are no timing.
         """
         ended = False
         try:
-            ended = self.time_in_sessions(scratch)
+            ended = self.time_in_sessions()
         finally:
             if (ended and self.timing and self.timing.together) or not self.is_cut_short:
                 self.recorder.end_timing()
             else:
                 self.recorder.drop_timing()
 
-    def time_in_sessions(self, scratch: Path) -> bool:
+    def time_in_sessions(self) -> bool:
         """Time the variants in sessions, and in further ones while a verdict is open. All sessions
         run again without a variant that broke one. Return False after Ctrl-C.
         """
@@ -302,15 +293,14 @@ class Measurement:
         while variants := [v for v in self.plan.timed if v not in self.result.out]:
             self.timing = None
             self.recorder.drop_timing()
-            self.clock = self.clock or self.start_sessions(scratch)
+            self.clock = self.clock or self.start_sessions()
             self.last_session = time.monotonic() + self.config.timing.seconds
             self.clock.give_turn(variants)
-            outcome = self.clock.watch(limit, self.timed)
+            culprit = self.blame(self.clock.watch(limit, self.timed))
             self.clock = None
-            self.result.interrupted = outcome.interrupted
-            if outcome.interrupted:
+            if self.result.interrupted:
                 return False
-            if self.blame(outcome) is None:
+            if culprit is None:
                 break
         return True
 
@@ -336,9 +326,7 @@ class Measurement:
                 more = () if over or self.timing is None else self.undecided(self.timing)
                 self.clock.give_turn(list(more))
 
-    def start_capture(
-        self, scratch: Path, variants: Iterable[str], *, waits: bool
-    ) -> Worker | None:
+    def start_capture(self, variants: Iterable[str], *, waits: bool) -> Worker | None:
         """ncu with a worker in a folder of its own; None where nothing is to be captured.
 
         One that waits loads its libraries while the variants are being checked and timed, which is
@@ -350,34 +338,27 @@ class Measurement:
         tool = machine.find_ncu()
         if tool is None:
             raise machine.why_not_measuring()
-        folder = scratch / "ncu"
-        copy_sources(scratch, folder)
-        (folder / ncu.REPORT).unlink(missing_ok=True)
-        prefix = ncu.command(Path(tool).name, self.config.profiler)
-        return Worker(folder, job, prefix, cubins=scratch)
+        (self.scratch / "ncu" / ncu.REPORT).unlink(missing_ok=True)
+        return self.start("ncu", job, ncu.command(Path(tool).name, self.config.profiler))
 
-    def capture(self, scratch: Path, ahead: Worker | None) -> None:
+    def capture(self) -> None:
         """One ncu process for all, and another for the rest when a variant breaks it."""
         left = [v for v in self.plan.captured if v not in self.result.out]
         if self.timing is not None and left:
             calls = {n: (c, *self.timing.ways.get(n, ())) for n, c in self.timing.nodes.items()}
-            write_calls(scratch / "ncu", calls)
-        limit = self.config.limits.seconds_per_capture
+            write_calls(self.scratch / "ncu", calls)
+        if self.capturing is not None and left:
+            self.capturing.give_turn(left)
         died: list[str] = []  # logs of those that ended at their first kernel
         enough = min(ENOUGH, len(self.plan.captured))
         while left and not self.result.interrupted:
-            tried = left
-            worker = ahead or self.start_capture(scratch, tried, waits=False)
+            tried, culprit = left, None
+            worker = self.capturing or self.start_capture(tried, waits=False)
             assert worker is not None
-            if worker is ahead:
-                worker.give_turn(left)
-            ahead = None
-            outcome = worker.watch(limit, self.take)
-            self.result.interrupted = outcome.interrupted
-            report = worker.scratch / ncu.REPORT
-            stored = self.store(report, outcome.of(Captured), self.config.profiler)
-            culprit = None
-            if not outcome.finished and outcome.current:
+            outcome = worker.watch(self.config.limits.seconds_per_capture, self.take)
+            self.capturing = None
+            stored = self.store(worker.scratch / ncu.REPORT, outcome.of(Captured))
+            if not outcome.finished and outcome.current and not outcome.has_failed:
                 if ncu.got_no_counters(outcome.log):
                     raise ncu.failure(outcome.log)
                 culprit = self.blame(outcome)
@@ -393,25 +374,24 @@ class Measurement:
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
                 self.fail_without_kernel(outcome, stored)
             left = [v for v in left if v not in stored and v not in self.result.out]
-            explained = stored or culprit or outcome.interrupted
-            if not explained and left == tried:
+            self.result.interrupted = outcome.interrupted
+            if not (stored or culprit or outcome.interrupted) and left == tried:
                 raise ncu.failure(outcome.log)
 
-    def trace(self, scratch: Path) -> None:
+    def trace(self) -> None:
         """Record when the warps of each variant ran, in a process of its own: the trace holds all
         that a process launches.
         """
-        folder, limit = scratch / "timeline", self.config.limits.seconds_per_capture
-        copy_sources(scratch, folder)
         for name in [name for name in self.plan.traced if name not in self.result.out]:
             job = variants_job(self.study, self.plan, [name], (Phase.TRACE,))
-            worker = Worker(folder, job, iket.command(), cubins=scratch)
-            outcome = worker.watch(limit, self.take)
-            self.result.interrupted = outcome.interrupted
-            if outcome.interrupted:
+            worker = self.start("timeline", job, iket.command())
+            outcome = worker.watch(self.config.limits.seconds_per_capture, self.take)
+            culprit = self.blame(outcome)
+            if self.result.interrupted:
                 return
-            if self.blame(outcome) is None and name not in self.result.out:
-                launches = iket.call_in(folder / iket.OUTPUT, ncu.quoted(outcome.log))
+            if culprit is None and name not in self.result.out:
+                log = ncu.quoted(outcome.log)
+                launches = iket.call_in(worker.scratch / iket.OUTPUT, log)
                 self.recorder.timeline(name, launches)
 
     # ---- events ------------------------------------------------------------------------------
@@ -431,8 +411,7 @@ class Measurement:
             case Checked():
                 self.checked(event)
             case Failed():
-                error = event.error
-                self.fail(event.variant, event.phase, error.message, CheckResult.FAILED, error.hint)
+                self.fail(event, CheckResult.FAILED)
         self.on_event(event)
 
     def packages(self) -> dict[str, str]:
@@ -449,36 +428,36 @@ class Measurement:
             why = f"does not support this shape: {event.why}"
             self.result.unsupported[event.variant] = why
 
-    def fail(
-        self, variant: str, phase: Phase, why: str, status: CheckResult, hint: str = ""
-    ) -> None:
+    def fail(self, event: Failed, status: CheckResult) -> None:
+        variant, why, hint = event.variant, event.error.message, event.error.hint
         self.result.failures[variant] = why
         if hint:
             self.result.hints[variant] = hint
-        if phase in (Phase.CHECK, Phase.TIME):
+        if event.phase in (Phase.CHECK, Phase.TIME):
             self.recorder.check(variant, self.plan.shape, status=status, why=why, hint=hint)
-        elif phase == Phase.BUILD:
+        elif event.phase == Phase.BUILD:
             self.recorder.build(variant, error=why, hint=hint)
 
     def blame(self, outcome: WorkerEnd) -> str | None:
         """The variant that took the worker down, recorded as failed; None when it ended well."""
+        self.result.interrupted = outcome.interrupted
         if outcome.finished or outcome.interrupted:
             return None
-        if lost := outcome.of(ContextLost):
-            return lost[0].variant
         variant = outcome.current
         if not variant:
             raise worker_stopped(outcome)
-        phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
-        phase = phases[-1] if phases else Phase.BUILD
-        status = CheckResult.HUNG if outcome.silent_for else CheckResult.CRASHED
-        self.drop(variant, phase, outcome.why(phase), status)
+        if not outcome.has_failed:
+            phases = [event.phase for event in outcome.of(Start) if event.variant == variant]
+            phase = phases[-1] if phases else Phase.BUILD
+            status = CheckResult.HUNG if outcome.silent_for else CheckResult.CRASHED
+            self.drop(variant, phase, outcome.why(phase), status)
         return variant
 
     def drop(self, variant: str, phase: Phase, why: str, status: CheckResult) -> None:
         """Fail a variant whose worker could not report it."""
-        self.fail(variant, phase, why, status)
-        self.on_event(Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why)))
+        event = Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why))
+        self.fail(event, status)
+        self.on_event(event)
 
     def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
         """Fail the variants that ran to their end, and launched nothing that ncu saw."""
@@ -489,7 +468,7 @@ class Measurement:
                 self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
 
     # ---- reports of ncu ----------------------------------------------------------------------
-    def store(self, report: Path, captured: Iterable[Captured], profiler: Profiler) -> list[str]:
+    def store(self, report: Path, captured: Iterable[Captured]) -> list[str]:
         """Keep a report of ncu with the variants that it really holds, which are returned."""
         if not report.exists():
             return []
@@ -502,7 +481,7 @@ class Measurement:
         if held:
             version = machine.ncu_version(machine.find_ncu() or "ncu") or ABSENT
             resources = self.resources(report, held)
-            self.recorder.captures(report, held, profiler, version, resources)
+            self.recorder.captures(report, held, self.config.profiler, version, resources)
         return list(held)
 
     def resources(self, report: Path, held: Iterable[str]) -> dict[str, tuple[CapturedKernel, ...]]:

@@ -31,6 +31,7 @@ from workbench.run.protocol import (
     TURN,
     Done,
     Event,
+    Failed,
     Hello,
     Job,
     SessionsJob,
@@ -114,6 +115,11 @@ class WorkerEnd:
     @property
     def finished(self) -> bool:
         return any(isinstance(event, Done) for event in self.events)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether who had the GPU had failed before, as one does that breaks the CUDA context."""
+        return any(event.variant == self.current for event in self.of(Failed))
 
     @property
     def line(self) -> str:

@@ -42,7 +42,6 @@ TURN = "turn.json"
 CALLS = "calls.json"
 LOG = "log"
 PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events
-CONTEXT_LOST = 17  # the exit code of a worker that lost its CUDA context
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
@@ -319,12 +318,6 @@ class Packable(_Event, frozen=True, kw_only=True, tag="packable"):
     kernels: tuple[ShippedKernel, ...]
 
 
-class ContextLost(_Event, frozen=True, kw_only=True, tag="context_lost"):
-    """The last event of a worker whose CUDA context a variant took along."""
-
-    variant: str
-
-
 class Broken(_Event, frozen=True, kw_only=True, tag="broken"):
     """The worker itself cannot go on."""
 
@@ -349,7 +342,6 @@ Event = (
     | Failed
     | Learned
     | Packable
-    | ContextLost
     | Broken
     | Done
 )

@@ -18,11 +18,9 @@ from typing import Self
 from workbench.errors import EnvironmentLacks, GateFailed, WorkbenchError
 from workbench.ncu.places import lasting_name
 from workbench.run.protocol import (
-    CONTEXT_LOST,
     CURRENT,
     EVENTS,
     Broken,
-    ContextLost,
     ErrorText,
     Event,
     Failed,
@@ -55,18 +53,11 @@ class EventLog:
     def fail(self, variant: str, phase: Phase, error: BaseException) -> None:
         """Record why a variant is out; leave the process when it took the CUDA context along."""
         self.write(Failed(variant=variant, phase=phase, error=describe(error)))
-        self.leave_if_lost(variant)
+        if "torch" in sys.modules:
+            from workbench.run.worker import device
 
-    def leave_if_lost(self, name: str) -> None:
-        """End the process if the variant of this name has broken the CUDA context."""
-        if "torch" not in sys.modules:
-            return
-        from workbench.run.worker import device
-
-        if device.context_lost():
-            self.write(ContextLost(variant=name))
-            self.current("")
-            os._exit(CONTEXT_LOST)
+            if device.context_lost():
+                os._exit(1)
 
     def current(self, name: str) -> None:
         os.pwrite(self._current, name.ljust(NAME_BYTES).encode(), 0)
