@@ -39,8 +39,9 @@ from workbench.run.worker.opened import KeptSources
 from workbench.run.worker.startup import (
     LOOK_SECONDS,
     Parent,
-    import_for_forks,
+    import_ahead,
     job_of,
+    sources_of,
     wait_for_turn,
 )
 from workbench.study.front_ends import is_compiling
@@ -315,7 +316,7 @@ class Server:
 
 def main() -> None:
     with job_of(SessionsJob, forks=lambda job: True) as (job, journal):
-        import_for_forks("workbench.run.worker.session_forks", job, job.gpus)
+        import_ahead(sources_of(job))
         adopt()
         Server(job, journal).run()
 
