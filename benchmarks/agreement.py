@@ -38,7 +38,7 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.timing.graphs import captured, nodes
-from workbench.run.worker.timing.session import LONG_MICROSECONDS, Listeners, TimingProcess
+from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
 from workbench.run.worker.timing.timed_gpu import switch_contexts
 from workbench.study.values import Shape, Tolerance
 from workbench.words import HEADLINE, NodeKind
@@ -133,7 +133,7 @@ def timing(point: Point, folder: Path, graph_microseconds: float) -> TimingProce
     def fail(variant: str, error: BaseException) -> None:
         raise error
 
-    return TimingProcess(job, study, Loader(job, folder), Listeners(fail))
+    return TimingProcess(job, study, Loader(job, folder), fail)
 
 
 def product(point: Point, folder: Path) -> tuple[float, float]:
@@ -242,7 +242,7 @@ def inside(folder: Path) -> None:
         process.build(["it"])
         graphs = [one.graphs[HEADLINE] for one in process.instances]
         for graph in graphs:
-            seen_by_ncu(partial(process.setup.gpu.replay, graph))
+            seen_by_ncu(graph.replay)
         counts = [kernels(graph) for graph in graphs if isinstance(graph, torch.cuda.CUDAGraph)]
         print(INSIDE, json.dumps([*point, *places, counts]), flush=True)
         del process, graph, graphs

@@ -23,7 +23,7 @@ from workbench.run.protocol import SessionsJob
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.referee import Referee
 from workbench.run.worker.startup import import_ahead
-from workbench.run.worker.timing.session import Listeners, TimingProcess
+from workbench.run.worker.timing.session import TimingProcess
 from workbench.study.config import TimingSettings
 from workbench.words import HEADLINE
 
@@ -61,7 +61,7 @@ def session(job: SessionsJob, variants: Sequence[str], answer: Connection) -> No
     def fail(variant: str, error: BaseException) -> None:
         raise error
 
-    timed = TimingProcess(job, study, loader, Listeners(fail)).session(0, variants, False)
+    timed = TimingProcess(job, study, loader, fail).session(0, variants, False)
     times: dict[str, list[float]] = defaultdict(list)
     for series in timed.series:
         if series.regime == HEADLINE and not series.control:

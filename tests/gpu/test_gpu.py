@@ -136,7 +136,7 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: Patch) -> Non
 
     told: list[tuple[int, int | None]] = []
     half_a_second = 1_000_000_000
-    sleepers = [Sleeper(1000), Sleeper(half_a_second), Sleeper(1000)]
+    sleepers: Any = [Sleeper(1000), Sleeper(half_a_second), Sleeper(1000)]
     rounds = Rounds(card, sleepers, tell=lambda *each: told.append(each))
     for number in (1, 3):
         rounds.run(number)

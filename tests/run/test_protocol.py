@@ -281,7 +281,9 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[Event]]:
         study: Any, run: Any, shape: Any, kind: Any, peer: Any, side: Any
     ) -> correctness.ComparedCall:
         assert run(3) == 6
-        return correctness.ComparedCall(0.25, 1e-3, "", varies=kind is not None, reference=5e-4)
+        return correctness.ComparedCall(
+            0.25, 1e-3, "", varies=kind is not None, times_reference=2.0
+        )
 
     monkeypatch.setattr(correctness, "check_once", once)
 

@@ -237,9 +237,8 @@ def nvidia_smi() -> str:
 
 @dataclass(frozen=True)
 class Load:
-    """Clock in MHz, temperature in °C; None is not collected. ``reasons`` are NVML's names."""
+    """Temperature in °C; None is not collected. ``reasons`` are NVML's names."""
 
-    sm_clock_mhz: int | None = None
     temperature_c: int | None = None
     throttled: bool | None = None
     reasons: tuple[str, ...] = ()
@@ -282,7 +281,6 @@ class Gauge:
             nvml.nvmlClocksEventReasonGpuIdle | nvml.nvmlClocksEventReasonApplicationsClocksSetting
         )
         return Load(
-            sm_clock_mhz=int(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
             temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
             throttled=bool(reasons & ~benign),
             reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),

@@ -56,38 +56,28 @@ DRAWS_SECONDS = 10.0  # of one kind of input at one shape, after which no furthe
 
 @dataclass(frozen=True)
 class ComparedCall:
-    """One call. Errors are nan where there is none; ``reference`` is the primary one's relative, of
-    the ``output`` that is worst beside it. ``errors`` are both by output, absolute where an output
-    has few numbers, and the primary reference's then half a unit in the last place or more; and
-    whether that output's is no more than ``rounding``. So many ``elements`` make up the norm of an
-    output at least.
+    """One call. Errors are nan where there is none; ``times_reference`` is the multiple of the
+    primary reference's on the same inputs, of the ``output`` that is worst beside it. ``errors``
+    are both by output, absolute where an output has few numbers, and the primary reference's then
+    half a unit in the last place or more; and whether that output's is no more than ``rounding``.
+    So many ``elements`` make up the norm of an output at least.
     """
 
     absolute: float
     relative: float
     why: str
     varies: bool = False
-    reference: float | None = None
     output: str = ""
     hint: str = ""
-    times: float | None = None
+    times_reference: float | None = None
     rounding: bool = False
     errors: Mapping[str, tuple[float, float, bool]] = field(default_factory=dict)
     elements: float = FEW
 
-    @property
-    def times_reference(self) -> float | None:
-        """The error as a multiple of the primary reference's on the same inputs."""
-        if self.times is not None:
-            return self.times
-        return multiple(self.relative, self.reference)
 
-
-def multiple(relative: float, reference: float | None) -> float | None:
-    """None where either is not known, or the reference is exact."""
-    if reference is None or not math.isfinite(relative) or not reference:
-        return None
-    return relative / reference
+def multiple(relative: float, reference: float) -> float | None:
+    """None where the error is not finite, or the reference is exact."""
+    return relative / reference if math.isfinite(relative) and reference else None
 
 
 def check_once(
@@ -189,8 +179,7 @@ def beside(
         theirs = {wanted: out for out, wanted in paired(its, expected).values()}
     except Exception:  # it does not support these inputs, for whatever reason
         return call
-    errors_by_output: dict[str, tuple[float, float]] = {}
-    rounding: dict[str, bool] = {}
+    rated: dict[str, tuple[bool, float]] = {}  # whether it is more than rounding, and the multiple
     for name, (kind, wanted, error) in errors.items():
         out, right = its.tensors[theirs[wanted]], expected.tensors[wanted]
         absolute, relative = math.nan, math.nan
@@ -203,30 +192,22 @@ def beside(
             what = f"'{name}' is" if name else "its result is"
             why = f"{what} {type_name}, where the primary reference gives {its_own}"
             return replace(call, why=why, output=name, hint=f"return {its_own}")
-        errors_by_output[name] = pair = error[1], relative
+        pair = error[1], relative
         unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
-        rounding[name] = is_rounding(error[1], unit)
+        rounding = is_rounding(error[1], unit)
+        if (times := multiple(*pair)) is not None:
+            rated[name] = not rounding, times
         if out.numel() < FEW:
             # A reference that sums in a wider type is nearer than a result of this type can be.
             pair = error[0], max(absolute, unit / 2 * largest(right))
         elements = min(call.elements, elements_in_norm(right))
-        errors_so_far = {**call.errors, name: (*pair, rounding[name])}
+        errors_so_far = {**call.errors, name: (*pair, rounding)}
         call = replace(call, errors=errors_so_far, elements=elements)
-    rated = {
-        name: (not rounding[name], times)
-        for name, (e, r) in errors_by_output.items()
-        if (times := multiple(e, r)) is not None
-    }
     if not rated:
-        return replace(call, reference=max((r for _, r in errors_by_output.values()), default=None))
+        return call
     worst = max(rated, key=rated.__getitem__)
-    return replace(
-        call,
-        reference=errors_by_output[worst][1],
-        times=rated[worst][1],
-        rounding=rounding[worst],
-        output=worst,
-    )
+    matters, times = rated[worst]
+    return replace(call, times_reference=times, rounding=not matters, output=worst)
 
 
 def worse_of(outcome: CheckOutcome, call: ComparedCall, kind: str) -> CheckOutcome:
@@ -308,9 +289,7 @@ def check_variant(
                 )
             calls.append(call)
             few = call.elements < FEW
-            worst = worse_of(
-                worst, replace(call, times=None, reference=None) if few else call, name
-            )
+            worst = worse_of(worst, replace(call, times_reference=None) if few else call, name)
         worst = pooled(worst, calls, name)
     return worst
 

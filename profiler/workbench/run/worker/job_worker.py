@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,22 +187,28 @@ class JobWorker:
         )
 
     def check(self, name: str) -> None:
+        """On the CPU at one shape after the other, until one takes long: not all code is as fast as
+        torch's. Raises EnvironmentLacks there for CUDA C.
+        """
         from workbench.run.worker.correctness import check_variant
         from workbench.run.worker.timing.graphs import capture_stream
 
-        if self.job.on_cpu:
-            return self.check_on_cpu(name)
-        side = partial(capture_stream, self.loader.has_extension(name))
-        run, peer = self.loader.load(name), self.reference
+        run, peer, on_cpu = self.loader.load(name), self.reference, self.job.on_cpu
+        if on_cpu and self.loader.declared:
+            hint = "`--on HOST` checks it there; `workbench build` compiles it without one"
+            raise EnvironmentLacks(CUDA_C, hint=hint)
+        side = None if on_cpu else partial(capture_stream, self.loader.has_extension(name))
         if peer and self.opened:  # what it opens, as a compiler does, is not the variant's doing
             peer = self.opened.unheard(peer)
         if is_compiling(self.loader.files(name)):
             run = self.telling(name, run)
         for shape in self.job.check_shapes:
             try:
-                checked = self.in_layout(name, run)
-                size = self.study.shapes[shape]
-                outcome = check_variant(self.study, checked, size, peer, side)
+                with limited(CPU_SECONDS) if on_cpu else nullcontext():
+                    checked, size = self.in_layout(name, run), self.study.shapes[shape]
+                    outcome = check_variant(self.study, checked, size, peer, side)
+            except OutOfTime:
+                return
             except Exception as error:
                 if shape == self.job.shape:
                     raise
@@ -215,29 +221,6 @@ class JobWorker:
             unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
             if wrong or unsupported:
                 self.failed.add(name)
-
-    def check_on_cpu(self, name: str) -> None:
-        """At one shape after the other, until one takes long: not all code is as fast as torch's.
-
-        Raises EnvironmentLacks for CUDA C.
-        """
-        from workbench.run.worker.correctness import check_variant
-
-        run = self.in_layout(name, self.loader.load(name))
-        if self.loader.declared:
-            raise EnvironmentLacks(
-                CUDA_C,
-                hint="`--on HOST` checks it there; `workbench build` compiles it without one",
-            )
-        for shape in self.job.check_shapes:
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
-            try:
-                outcome = check_variant(self.study, run, self.study.shapes[shape], self.reference)
-            except OutOfTime:
-                return
-            finally:
-                signal.setitimer(signal.ITIMER_PROF, 0)
-            self.journal.write(Checked(variant=name, shape=shape, **structs.asdict(outcome)))
 
     def telling(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, which tells when it has returned for the first time: nothing compiles any more,
@@ -321,6 +304,16 @@ class OutOfTime(BaseException):
 
 def out_of_time(*_: object) -> None:
     raise OutOfTime
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime inside after so many seconds of the CPU."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def is_forking(job: VariantsJob) -> bool:

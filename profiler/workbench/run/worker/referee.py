@@ -32,38 +32,19 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from workbench.children import end_with
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Witness
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.auditor import ASK, Audited, Auditor, Bare, Claims
 from workbench.run.worker.loader import Loader
-from workbench.run.worker.startup import Parent
+from workbench.run.worker.startup import Parent, forked
+from workbench.run.worker.timing import gated
 from workbench.run.worker.timing.gated import (
-    ARRIVED,
-    CALLS,
-    COMMANDS,
-    ENDED,
-    EXPIRED,
-    FAILED,
-    GO,
-    POLLS,
-    POSTED,
-    READY,
-    REVEAL,
-    RING,
-    SECRETS,
-    SERVED,
-    SLOT_BITS,
-    STATE,
-    SUMS,
-    WORDS,
     GatedExecutor,
     GatedGpu,
     LaunchedGraphs,
     Page,
     Revealed,
-    executing,
     launches,
     layouts_of,
 )
@@ -142,12 +123,12 @@ class GatedProcess:
         words, began, looked = self.page.words, time.monotonic(), time.perf_counter_ns()
         look = began + LOOK_SECONDS
         while True:
-            for _ in range(POLLS):
+            for _ in range(gated.POLLS):
                 this_look = time.perf_counter_ns()
                 if words[word] >= least:
                     return looked
                 looked = this_look
-            if words[STATE] == FAILED:
+            if words[gated.STATE] == gated.FAILED:
                 raise Lost(self.received(ANSWER_SECONDS).decode("utf-8", "replace"))
             now = time.monotonic()
             if now > look:
@@ -156,11 +137,11 @@ class GatedProcess:
                 if not self.pid or os.waitpid(self.pid, os.WNOHANG)[0]:
                     self.pid = 0
                     raise Lost("its process ended")
-            if words[EXPIRED] or now > began + seconds:
+            if words[gated.EXPIRED] or now > began + seconds:
                 raise Lost(f"nothing came for {now - began:.0f} s")
 
     def until_ready(self) -> None:
-        self.until(STATE, READY, BUILD_SECONDS)
+        self.until(gated.STATE, gated.READY, BUILD_SECONDS)
 
     def received_object(self) -> Any:
         """What a trusted process has sent: the auditor, whose references may be slow."""
@@ -180,25 +161,26 @@ class GatedProcess:
 
     def command(self, command: int) -> None:
         self.posted += 1
-        self.page.words[COMMANDS + self.posted % RING] = command
-        self.page.words[POSTED] = self.posted
+        self.page.words[gated.COMMANDS + self.posted % gated.RING] = command
+        self.page.words[gated.POSTED] = self.posted
 
     def finished(self) -> None:
         """Wait until the last command is done."""
-        self.until(SERVED, self.posted, ANSWER_SECONDS)
+        self.until(gated.SERVED, self.posted, ANSWER_SECONDS)
 
     def open(self, graph: int) -> GatedReplay:
         """Let the replay at the gate run, and wait for its end."""
         words, ticket = self.page.words, self.opened + 1
-        self.until(ARRIVED, ticket, ANSWER_SECONDS)
-        self.opened, place = ticket, ticket % RING
-        secret = secrets.randbits(SECRET_BITS) << SLOT_BITS | ticket % (1 << SLOT_BITS)
+        self.until(gated.ARRIVED, ticket, ANSWER_SECONDS)
+        self.opened, place = ticket, ticket % gated.RING
+        secret = secrets.randbits(SECRET_BITS) << gated.SLOT_BITS | ticket % (1 << gated.SLOT_BITS)
         began = time.perf_counter_ns()
-        words[SECRETS + place] = secret
-        words[GO] = ticket
+        words[gated.SECRETS + place] = secret
+        words[gated.GO] = ticket
         opened = time.perf_counter_ns()
-        looked = self.until(ENDED, ticket, ANSWER_SECONDS)
-        sums = words[SUMS : SUMS + WORDS].tobytes()  # before the clock stops: the flag may be a lie
+        looked = self.until(gated.ENDED, ticket, ANSWER_SECONDS)
+        # The sums are read before the clock stops: the flag may be a lie.
+        sums = words[gated.SUMS : gated.SUMS + gated.WORDS].tobytes()
         ended = time.perf_counter_ns()
         uncertain = (opened - began + ended - looked) / 1e3
         made = GatedReplay(graph, (ended - began) / 1e3, secret, sums, uncertain)
@@ -228,7 +210,7 @@ class Statement(NamedTuple):
 
 
 def statement_of(executor: GatedProcess) -> Statement:
-    executor.command(REVEAL)
+    executor.command(gated.REVEAL)
     revealed = decoded(executor.received(most=MOST_TOLD), Revealed)
     memory = [executor.received() for _ in revealed.layouts]
     executor.finished()
@@ -423,7 +405,7 @@ class Referee:
                 self.copies = auditor.received_object()
             executor.pipe.send(self.copies)
             executor.until_ready()
-            calls = executor.page.words[CALLS]
+            calls = executor.page.words[gated.CALLS]
             if not 0 < calls <= MOST_CALLS:
                 raise Lied(f"it says that its graph has {calls} calls")
             told = decoded(executor.received(most=MOST_TOLD), LaunchedGraphs)
@@ -434,13 +416,13 @@ class Referee:
     @contextmanager
     def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:
         """Fork a process that works with its page and its end of a pipe; kill it at the end."""
-        page, here = Page(), os.getpid()
-        ours, theirs = Pipe()
-        pid = os.fork()
-        if pid == 0:
-            end_with(here, signal.SIGKILL)
+        page, (ours, theirs) = Page(), Pipe()
+
+        def child() -> None:
             close_others(theirs.fileno())
-            executing(page, theirs, partial(work, page, theirs))
+            gated.executing(page, theirs, partial(work, page, theirs))
+
+        pid = forked(child)
         theirs.close()
         bound_reading(ours, ANSWER_SECONDS)
         page.hide()

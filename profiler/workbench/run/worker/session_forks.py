@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 
 import msgspec
 from msgspec import structs
 
-from workbench.children import adopt, end_strays
+from workbench.children import adopt, end_like, end_strays
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Session, are_apart, measured_in, other_ways
 from workbench.run.protocol import (
-    Broken,
     DeviceFound,
     ErrorText,
     Failed,
@@ -33,12 +30,13 @@ from workbench.run.protocol import (
     TimedSession,
     Witnessed,
 )
-from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe
+from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe, or_broken
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.opened import KeptSources
 from workbench.run.worker.startup import (
     LOOK_SECONDS,
     Parent,
+    forked,
     import_ahead,
     job_of,
     sources_of,
@@ -188,10 +186,13 @@ class Server:
         self.sources.put_back()
         end_strays()
         ours, theirs = Pipe(duplex=False)
-        pid = os.fork()
-        if pid == 0:
+
+        def child() -> None:
             ours.close()
-            self.child(variants, alone, theirs)
+            with or_broken(self.journal):
+                theirs.send_bytes(msgspec.json.encode(self.answer(variants, alone)))
+
+        pid = forked(child)
         theirs.close()
         try:
             while not ours.poll(LOOK_SECONDS):
@@ -201,10 +202,7 @@ class Server:
             told = b""
         _, status = os.waitpid(pid, 0)
         if not told:
-            code = os.waitstatus_to_exitcode(status)
-            if code < 0:
-                os.kill(os.getpid(), -code)
-            os._exit(code if code > 0 else 1)
+            os._exit(end_like(status) or 1)
         self.reported = True
         # Not pickled: a variant's process may say anything, and would run its code here.
         try:
@@ -245,31 +243,20 @@ class Server:
                 disturbed[name] = ErrorText.of(ToolFailed(message, hint=BESIDE_HINT))
         return disturbed
 
-    def child(self, variants: Sequence[str], alone: bool, pipe: Connection) -> None:
-        """Run one session; this never returns."""
-        code = 1
+    def answer(self, variants: Sequence[str], alone: bool) -> Answer:
+        """Run one session in this process."""
+        gc.disable()
         try:
-            gc.disable()
-            try:
-                answer = self.measured(variants, alone)
-            except Exception as error:
-                traceback.print_exc()
-                answer = Answer(dict.fromkeys(variants, describe(error)), ended=True)
-            pipe.send_bytes(msgspec.json.encode(answer))
-            code = 0
-        except BaseException as error:
-            self.journal.write(Broken(error=describe(error)))
+            return self.measured(variants, alone)
+        except Exception as error:
             traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            return Answer(dict.fromkeys(variants, describe(error)), ended=True)
 
     def measured(self, variants: Sequence[str], alone: bool) -> Answer:
         import torch
 
         from workbench.run.worker.device import context_lost, environment
-        from workbench.run.worker.timing.session import Listeners, TimingProcess
+        from workbench.run.worker.timing.session import TimingProcess
 
         torch.zeros(1, device="cuda")
         if not self.reported:
@@ -283,8 +270,8 @@ class Server:
             if context_lost():
                 raise errors[name].error()
 
-        listeners = Listeners(fail, self.current, self.heard)
-        timing = TimingProcess(self.job, study, self.loader, listeners, self.cool)
+        parts = self.job, study, self.loader, fail, self.current, self.heard
+        timing = TimingProcess(*parts, cool=self.cool)
         session = timing.session(self.done, variants, alone)
         self.journal.current("")
         inputs, timed = timing.setup.inputs, None

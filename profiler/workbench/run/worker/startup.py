@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from workbench.children import WHERE, end_with
+from workbench.children import WHERE, end_like, end_with
 from workbench.run.protocol import (
     PARENT,
     TURN,
@@ -163,6 +163,24 @@ def register_ahead() -> None:
             call[0]()
 
 
+def forked(work: Callable[[], None]) -> int:
+    """Fork a process that does this work alone, and ends with this one. Return its number."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    here, pid = os.getpid(), os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        end_with(here, signal.SIGKILL)
+        work()
+        code = 0
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 class Forked:
     """A fork with a CUDA context of its own. It prepares itself at once, and works when its turn
     comes.
@@ -171,23 +189,15 @@ class Forked:
     def __init__(
         self, prepare: Callable[[], None], work: Callable[[], None], journal: EventLog
     ) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
         waiting, self.turn = os.pipe()
-        here, self.pid = os.getpid(), os.fork()
-        if self.pid == 0:
-            code = 1
-            try:
-                end_with(here, signal.SIGKILL)
-                with or_broken(journal):
-                    prepare()
-                    os.read(waiting, 1)
-                    work()
-                code = 0
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
+
+        def prepare_and_work() -> None:
+            with or_broken(journal):
+                prepare()
+                os.read(waiting, 1)
+                work()
+
+        self.pid = forked(prepare_and_work)
         os.close(waiting)
 
     def run(self, parent: Parent) -> None:
@@ -195,14 +205,8 @@ class Forked:
         with suppress(BrokenPipeError):
             os.write(self.turn, b"1")
         os.close(self.turn)
-        while True:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
-            if ended:
-                break
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
             parent.require()
             time.sleep(FORK_POLL_SECONDS)
-        code = os.waitstatus_to_exitcode(status)
-        if code < 0:
-            os.kill(os.getpid(), -code)
-        if code:
+        if code := end_like(ended[1]):
             os._exit(code)

@@ -226,5 +226,3 @@ def executing(page: Page, pipe: Connection, work: Callable[[], None]) -> None:
         page.words[STATE] = FAILED
         pipe.send_bytes(why.encode("utf-8", "replace"))
         time.sleep(0.1)
-    finally:
-        os._exit(0)

@@ -273,7 +273,8 @@ class Instance:
         return self.captured(work)
 
     def replay(self, regime: Regime) -> None:
-        self.setup.gpu.replay(self.graphs[regime])
+        self.graphs[regime].replay()
+        self.setup.gpu.replays += 1
 
     @property
     def found(self) -> Outputs:

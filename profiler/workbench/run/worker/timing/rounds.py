@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -36,17 +35,6 @@ MOST_INSTANCES = SLOTS // (QUEUED * GRAPHS)
 WINDOW_SECONDS, LONGEST_ALONE_SECONDS = 0.2, 3.0
 FIRST_REPLAYS, MOST_REPLAYS = 8, SLOTS // 8  # of a window: the first tells how many fill one
 SETTLED_WITHIN = 0.005
-
-
-class Timed(Protocol):
-    """The interface that ``Rounds`` needs of an instance."""
-
-    calls: dict[Regime, int]
-
-    @property
-    def is_slow(self) -> bool: ...
-
-    def replay(self, regime: Regime) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class Rounds:
     def __init__(
         self,
         gpu: TimedGpu,
-        instances: Sequence[Timed],
+        instances: Sequence[Instance],
         with_neighbours: Sequence[Regime] = AMONG_OTHERS,
         tell: Callable[[int, int | None], None] = lambda number, instance: None,
     ) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from types import ModuleType
 
@@ -56,32 +55,28 @@ POWER = "power"  # in the names of NVML's reasons for a lower clock
 REFERENCES_ALONE, STEPS_ALONE = 2, 3  # the fastest: each costs up to 3 s
 
 
-@dataclass(frozen=True)
-class Listeners:
-    """The functions that a session calls: ``fail`` for variants that cannot be timed, ``current``
-    with who is at work, ``heard`` with its progress.
-    """
-
-    fail: Callable[[str, BaseException], None]
-    current: Callable[[str], None] = lambda name: None
-    heard: Callable[[Round], None] = lambda progress: None
-
-
 class TimingProcess:
-    """This process times a job's variants, and tells ``listeners`` of it."""
+    """This process times a job's variants.
+
+    It calls ``fail`` for those that cannot be timed, ``current`` with who is at work, and ``heard``
+    with its progress.
+    """
 
     def __init__(
         self,
         job: SessionsJob,
         study: ModuleType,
         loader: Loader,
-        listeners: Listeners,
+        fail: Callable[[str, BaseException], None],
+        current: Callable[[str], None] = lambda name: None,
+        heard: Callable[[Round], None] = lambda progress: None,
+        *,
         cool: bool = False,
     ) -> None:
         """``cool``: the last session of these variants never ran into the power limit."""
         self.job, self.study, self.cool = job, study, cool
         self.shape = study.shapes[job.shape]
-        self.fail, self.current, self.heard = listeners.fail, listeners.current, listeners.heard
+        self.fail, self.current, self.heard = fail, current, heard
         self.wanted = job.rounds
         self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
         gpu = TimedGpu()

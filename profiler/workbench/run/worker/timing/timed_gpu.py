@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -44,12 +44,6 @@ class Times:
     calls: Array
     cycles_of_calls: Array
     gaps: Array
-
-
-class Replayable(Protocol):
-    """A graph."""
-
-    def replay(self) -> None: ...
 
 
 class TimedGpu:
@@ -97,10 +91,6 @@ class TimedGpu:
         self.replays += 1
         self.stamp(START)
         self.stamp(END)
-
-    def replay(self, graph: Replayable) -> None:
-        graph.replay()
-        self.replays += 1
 
     def pinned(self, replays: int) -> torch.Tensor:
         """Room on the host for the stamps of so many replays."""
