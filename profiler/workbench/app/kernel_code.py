@@ -86,16 +86,28 @@ def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> Ma
     ``disassembled``.
     """
     binaries = kept_cubins(cubins)
-    sides = [_functions(built, binaries) for built in (before, after)]
-    for built, side in zip((before, after), sides, strict=True):
+    sides = []
+    for built in (before, after):
+        # Functions by kernel, with the macros that it was compiled with.
+        side = {
+            f"{kernel.kernel} {defines}".strip(): listing_of(
+                disassembled(binaries[kernel.code], kernel.source)[kernel.kernel]
+            )
+            for kernel, defines in zip(built.kernels, built.defines, strict=True)
+            if kernel.code in binaries
+        }
         if not side:
             variant = built.variant
             raise UsageError(
                 f"{variant} has no CUDA kernel of its own, and no capture with instructions",
                 hint=f"`workbench profile {quote(variant)}` where there is a GPU",
             )
+        sides.append(side)
     if set(sides[0]) != set(sides[1]):  # other macros: those of one kernel pair by their order
-        sides = [_numbered(side) for side in sides]
+        sides = [
+            {f"{name.partition(' ')[0]} #{n}": side[name] for n, name in enumerate(side, start=1)}
+            for side in sides
+        ]
     return _paired(before.variant, after.variant, origin, *sides)
 
 
@@ -110,60 +122,38 @@ def kept_cubins(folder: Path) -> dict[str, bytes]:
     return binaries
 
 
-def _functions(built: Built, binaries: Mapping[str, bytes]) -> dict[str, Listing]:
-    """Return functions by kernel, with the macros that it was compiled with."""
-    return {
-        f"{kernel.kernel} {defines}".strip(): listing_of(
-            disassembled(binaries[kernel.code], kernel.source)[kernel.kernel]
-        )
-        for kernel, defines in zip(built.kernels, built.defines, strict=True)
-        if kernel.code in binaries
-    }
-
-
-def _numbered(side: Mapping[str, Listing]) -> dict[str, Listing]:
-    codes = enumerate(side.items(), start=1)
-    return {f"{name.partition(' ')[0]} #{number}": code for number, (name, code) in codes}
-
-
 def listing_of(code: Instructions) -> Listing:
     """Instructions that nothing was counted of."""
-    return Listing(
-        tuple(
-            InstructionCost(0, address, text, ("", 0), None, None, None, None)
-            for address, text in code
-        ),
-        None,
-    )
+    nothing = ("", 0), None, None, None, None
+    return Listing(tuple(InstructionCost(0, place, text, *nothing) for place, text in code), None)
 
 
 def code_of_binaries(before: Path, after: Path) -> MachineCodeResult:
     """Compare the code of two cubin files: functions of one name belong together, or the only one
     of each.
     """
-    sides = [
-        {name: listing_of(code) for name, code in disassembled(contents(p), p.name).items()}
-        for p in (before, after)
-    ]
+    codes = (disassembled(contents(path), path.name) for path in (before, after))
+    sides = ({name: listing_of(code) for name, code in side.items()} for side in codes)
     return _paired(before.name, after.name, "cubin files", *sides)
 
 
 def _paired(
     before: str, after: str, origin: str, old: Mapping[str, Listing], new: Mapping[str, Listing]
 ) -> MachineCodeResult:
-    if len(old) == len(new) == 1 and set(old) != set(new):
-        ((kernel, listing),), ((other, listing_after),) = old.items(), new.items()
-        code = KernelCode(f"{kernel} → {other}", machine_code_diff(listing, listing_after))
-        return MachineCodeResult(before, after, origin, (code,))
-    shared = [name for name in old if name in new]
-    return MachineCodeResult(
-        before,
-        after,
-        origin,
-        tuple(KernelCode(name, machine_code_diff(old[name], new[name])) for name in shared),
-        tuple(name for name in old if name not in new),
-        tuple(name for name in new if name not in old),
+    pairs = {name: name for name in old if name in new}
+    if len(old) == len(new) == 1:
+        pairs = dict(zip(old, new, strict=True))
+    kernels = [
+        KernelCode(
+            " → ".join(dict.fromkeys(names)), machine_code_diff(old[names[0]], new[names[1]])
+        )
+        for names in pairs.items()
+    ]
+    only = (
+        tuple(n for n in old if n not in pairs),
+        tuple(n for n in new if n not in pairs.values()),
     )
+    return MachineCodeResult(before, after, origin, tuple(kernels), *only)
 
 
 def code_of_reports(before: Report, after: Report, matching: Matching) -> MachineCodeResult:

@@ -39,7 +39,7 @@ from workbench.study.files import alone, read_text, read_toml, stands, write_byt
 from workbench.study.front_ends import kept_between_calls
 from workbench.study.model import Study, Variant, base_name
 from workbench.study.sources import Fingerprints, named_from, source_files
-from workbench.study.workspace import including
+from workbench.study.workspace import Workspace, including
 from workbench.words import CheckResult, GateState, Status, Verdict
 
 MEASURE = "only kept steps are shipped: `workbench ablate` measures where there is a GPU with ncu"
@@ -88,48 +88,44 @@ def ship(
     study, variant = target.study, target.study.variants[name]
     row = judged(target)[0].row(name)
     evidence = load(study, target.folder, {shape: [name] for shape in study.shapes})
-    recorded = evidence[target.shape].variants[name]
+    recorded, decided_at = evidence[target.shape].variants[name], row.judged_at or target.shape
     reference = reference_of(study)
     beside = reference.name if reference else study.ladder.primary_reference
     times = tuple(times_of(evidence, name, beside))
     gates = require_kept(row, recorded, times)
+    build, step = recorded.build, row.step
+    assert build is not None  # it is kept
+    assert step is not None
     checks = recorded.checks.items()
     checked = tuple(shape for shape, check in checks if check.status == CheckResult.CORRECT)
-    build = recorded.build
-    assert build is not None  # it is kept
-    archs = [build.arch] if build.kernels else []
-    learned = packable(study, variant, reference, checked, has_kernels=bool(archs))
-    timing = fullest_timing(evidence[row.judged_at or target.shape], [name])
-    commit = ""
-    with suppress(WorkbenchError):
-        repository = repository_of(target.workspace)
-        commit = "" if repository.is_dirty else repository.commit("HEAD").sha
-    assert row.step is not None  # it is kept
+    learned = packable(study, variant, reference, checked, has_kernels=bool(build.kernels))
+    timing = fullest_timing(evidence[decided_at], [name])
     shipped = Shipped(
         date=now(),
         workbench=workbench.__version__,
         study=study.name,
         variant=name,
-        key_change=row.step.key_change,
+        key_change=step.key_change,
         fingerprint=Fingerprints(study).of_sources(name),
-        judged_at=row.judged_at or target.shape,
+        judged_at=decided_at,
         verdict=Verdict.KEPT.label + (f" at {row.judged_at}" if row.judged_at else ""),
         gates=gates,
-        commit=commit,
+        commit=commit_of(target.workspace),
         environment=timing.timing.provenance if timing is not None else build.provenance,
         times=times,
         keeps=kept_between_calls(source_files(study, variant)),
     )
     function = re.sub(r"\W", "_", study.name)
-    roles = {"variant": variant, "reference": reference}
+    modules = {"variant": variant} | ({"reference": reference} if reference else {})
     facts: Facts = to_builtins(learned) | {
         "package": package.replace("-", "_"),
         "function": f"{function}_" if function in ("op", "cuda") else function,
         "variant": name,
         "modules": {"study": ("study", {})}
-        | {role: (base_name(v.name), dict(v.params)) for role, v in roles.items() if v},
+        | {role: (base_name(each.name), dict(each.params)) for role, each in modules.items()},
         "keeps": shipped.keeps,
-        "capabilities": list(map(capability, archs)),
+        # 9.0a of sm_90a
+        "capabilities": [re.sub(r"sm_(\d+)(\d)", r"\1.\2", build.arch)] if build.kernels else [],
         "checked": checked,
         "definition": definition,
     }
@@ -141,6 +137,14 @@ def ship(
             require_room(folder)
             made.rename(folder.resolve())  # whole or not at all
     return Shipment(folder, shipped, facts["capabilities"], has_licence)
+
+
+def commit_of(workspace: Workspace) -> str:
+    """The commit that the sources are of, "" where they are of none."""
+    with suppress(WorkbenchError):
+        repository = repository_of(workspace)
+        return "" if repository.is_dirty else repository.commit("HEAD").sha
+    return ""
 
 
 def require_room(folder: Path) -> None:
@@ -296,11 +300,6 @@ def unit(index: int, kernel: ShippedKernel, study: Study) -> str:
     defined = "".join(f"#define {name} {value}\n" for name, value in macros.items())
     source = f'#include "launch.h"\n\n{defined}#include "src/{kernel.source}"\n'
     return f"{source}\nWORKBENCH_KERNEL({kernel.symbol}, {kernel.name})\n"
-
-
-def capability(arch: str) -> str:
-    """``9.0a`` of ``sm_90a``."""
-    return re.sub(r"sm_(\d+)(\d)([af]?)", r"\1.\2\3", arch)
 
 
 def licence_of(root: Path) -> tuple[str, bytes | None]:

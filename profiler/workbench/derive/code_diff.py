@@ -16,9 +16,10 @@ name at the same place may mean another value: those pairs are counted.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
@@ -32,7 +33,7 @@ from workbench.derive.source_diff import InstructionCost, Listing
 from workbench.ncu.disassembly import kind_of
 from workbench.words import grouped
 
-MOST_CELLS = 40_000_000  # of the table of scores, at two bytes; beyond it the codes are cut in two
+MOST_CELLS = 40_000_000  # of the table of scores, at two bytes
 CONTEXT = 2  # unchanged instructions shown on both sides of a change
 _REGISTER = re.compile(r"(?<![\w.])(U?[RP]|SB|B)(?:\d+|[ZT])(?![\w])")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN)(?!\w)")
@@ -191,19 +192,12 @@ class CodeDiff:
     @cached_property
     def hunks(self) -> tuple[CodeHunk, ...]:
         """The hunks in the order of the code. Other registers alone make no hunk."""
-        changed = [
-            number
-            for number, row in enumerate(self.rows)
-            if row.change not in (CodeChange.SAME, CodeChange.REGISTER)
-        ]
-        spans: list[list[int]] = []
-        for number in changed:
-            start, stop = max(0, number - CONTEXT), min(len(self.rows), number + CONTEXT + 1)
-            if spans and start <= spans[-1][1]:
-                spans[-1][1] = stop
-            else:
-                spans.append([start, stop])
-        return tuple(CodeHunk(self.rows[start:stop]) for start, stop in spans)
+        kept = (CodeChange.SAME, CodeChange.REGISTER)
+        changed = [number for number, row in enumerate(self.rows) if row.change not in kept]
+        near = {n + step for n in changed for step in range(-CONTEXT, CONTEXT + 1)}
+        shown = enumerate(sorted(near & set(range(len(self.rows)))))
+        spans = groupby(shown, lambda place: place[1] - place[0])  # numbers that follow each other
+        return tuple(CodeHunk(tuple(self.rows[n] for _, n in span)) for _, span in spans)
 
 
 def kind_counts(
@@ -265,13 +259,11 @@ def machine_code_diff(before: Listing, after: Listing) -> CodeDiff:
 
 
 def _kernels(listing: Listing) -> list[tuple[InstructionCost, ...]]:
-    every: dict[tuple[str, ...], list[tuple[InstructionCost, ...]]] = defaultdict(list)
-    for _, launch in groupby(listing.instructions, key=lambda cost: cost.launch):
-        code = tuple(launch)
-        every[tuple(cost.sass for cost in code)].append(code)
+    launches = (tuple(code) for _, code in groupby(listing.instructions, lambda cost: cost.launch))
+    every = grouped((tuple(cost.sass for cost in code), code) for code in launches)
     return [
-        tuple(map(_together, zip(*launches, strict=True))) if len(launches) > 1 else launches[0]
-        for launches in every.values()
+        tuple(map(_together, zip(*same, strict=True))) if len(same) > 1 else same[0]
+        for same in every.values()
     ]
 
 
@@ -328,18 +320,19 @@ def _aligned(
 ) -> Iterator[CodeRow]:
     ids: dict[str, int] = {}
     forms, forms_after = _forms(before, ids), _forms(after, ids)
-    pairs = _pairs(forms, forms_after, (0, len(before)), (0, len(after)))
+    pairs = _pairs(forms, forms_after)
     moved = _moved(forms, forms_after, pairs)
-    places = np.array([(-1, -1), *pairs, (len(before), len(after))])
+    arrived = set(moved.values())
+    ends = [*pairs, (len(before), len(after))]
+    places = np.array([(-1, -1), *ends])
     i = j = 0
-    for stop_i, stop_j in [*pairs, (len(before), len(after))]:
+    for stop_i, stop_j in ends:
         for index in range(i, stop_i):
-            yield CodeRow(
-                before[index], None, CodeChange.MOVED if index in moved else CodeChange.REMOVED
-            )
+            change = CodeChange.MOVED if index in moved else CodeChange.REMOVED
+            yield CodeRow(before[index], None, change)
         for index in range(j, stop_j):
-            is_moved = index in moved.values()
-            yield CodeRow(None, after[index], CodeChange.MOVED if is_moved else CodeChange.ADDED)
+            change = CodeChange.MOVED if index in arrived else CodeChange.ADDED
+            yield CodeRow(None, after[index], change)
         if stop_i < len(before) and stop_j < len(after):
             change = _change(forms, forms_after, stop_i, stop_j, places)
             yield CodeRow(before[stop_i], after[stop_j], change)
@@ -353,71 +346,26 @@ def _change(
         return CodeChange.CONSTANT
     if before.texts[i] != after.texts[j]:
         return CodeChange.REGISTER
-    target, target_after = before.targets[i], after.targets[j]
-    if target is None or target_after is None:
-        return CodeChange.SAME
+    targets = before.targets[i], after.targets[j]
     # The first pair from each target on: what was put in front of it belongs to its block.
-    pair = np.searchsorted(places[:, 0], target)
-    return (
-        CodeChange.SAME
-        if pair == np.searchsorted(places[:, 1], target_after)
-        else CodeChange.TARGET
-    )
+    blocks = {
+        np.searchsorted(places[:, side], x) for side, x in enumerate(targets) if x is not None
+    }
+    return CodeChange.TARGET if None not in targets and len(blocks) > 1 else CodeChange.SAME
 
 
-def _pairs(
-    before: _Forms, after: _Forms, rows: tuple[int, int], columns: tuple[int, int]
-) -> list[tuple[int, int]]:
-    """Indices that belong together, rising, for these ranges of both codes."""
-    (i, stop_i), (j, stop_j) = rows, columns
-    head, tail = [], []
-    while i < stop_i and j < stop_j and before.texts[i] == after.texts[j]:
-        head.append((i, j))
-        i, j = i + 1, j + 1
-    while i < stop_i and j < stop_j and before.texts[stop_i - 1] == after.texts[stop_j - 1]:
-        stop_i, stop_j = stop_i - 1, stop_j - 1
-        tail.append((stop_i, stop_j))
-    height, width = stop_i - i, stop_j - j
+def _pairs(before: _Forms, after: _Forms) -> list[tuple[int, int]]:
+    """Indices that belong together, rising. Of codes too long for a table only equal texts do."""
+    height, width = len(before.texts), len(after.texts)
     if height * width > MOST_CELLS:
-        cut = _anchor(before.texts[i:stop_i], after.texts[j:stop_j])
-        middle = i + cut[0], j + cut[1]
-        between = [
-            *_pairs(before, after, (i, middle[0]), (j, middle[1])),
-            *_pairs(before, after, (middle[0], stop_i), (middle[1], stop_j)),
-        ]
-    else:
-        between = _best(before, after, (i, stop_i), (j, stop_j)) if height and width else []
-    return [*head, *between, *reversed(tail)]
-
-
-def _anchor(before: npt.NDArray[np.int32], after: npt.NDArray[np.int32]) -> tuple[int, int]:
-    """Return where to cut both in two: at a text that both have once, next to the middle of the
-    first.
-    """
-    uniques = (np.unique(codes, return_counts=True) for codes in (before, after))
-    shared = np.intersect1d(*(texts[counts == 1] for texts, counts in uniques))
-    middle = len(before) // 2
-    places = [int(np.flatnonzero(before == text)[0]) for text in shared]
-    if not places:
-        return middle, len(after) // 2
-    place = min(places, key=lambda index: abs(index - middle))
-    return max(1, place), max(1, int(np.flatnonzero(after == before[place])[0]))
-
-
-def _best(
-    before: _Forms, after: _Forms, rows: tuple[int, int], columns: tuple[int, int]
-) -> list[tuple[int, int]]:
-    height, width = rows[1] - rows[0], columns[1] - columns[0]
+        texts = before.texts.tolist(), after.texts.tolist()
+        blocks = SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+        return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
     size = np.uint16 if 4 * min(height, width) < 2**16 else np.uint32
     scores = np.zeros((height + 1, width + 1), size)
-    mine, theirs = (
-        (forms.bare[place], forms.without_registers[place], forms.texts[place])
-        for forms, place in ((before, slice(*rows)), (after, slice(*columns)))
-    )
+    columns = ("bare", "without_registers", "texts")
     for i in range(height):
-        bare, registers, texts = (
-            left[i] == right for left, right in zip(mine, theirs, strict=True)
-        )
+        bare, registers, texts = (getattr(before, c)[i] == getattr(after, c) for c in columns)
         gain = (2 * bare + registers + texts).astype(size)
         best = np.maximum(scores[i, 1:], scores[i, :-1] + gain)
         np.maximum.accumulate(best, out=scores[i + 1, 1:])
@@ -430,26 +378,22 @@ def _best(
             j -= 1
         else:
             i, j = i - 1, j - 1
-            pairs.append((rows[0] + i, columns[0] + j))
+            pairs.append((i, j))
     return pairs[::-1]
 
 
 def _moved(before: _Forms, after: _Forms, pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
     """Instructions that stand at another place of the same block, but for their registers."""
     partners = {(before.blocks[i], after.blocks[j]) for i, j in pairs}
-    paired = {i for i, _ in pairs}, {j for _, j in pairs}
-    free: dict[int, list[int]] = defaultdict(list)
-    for j in range(len(after.blocks)):
-        if j not in paired[1]:
-            free[int(after.without_registers[j])].append(j)
-    moved = {}
-    for i in range(len(before.blocks)):
-        if i in paired[0]:
-            continue
-        places = free.get(int(before.without_registers[i]), [])
-        for j in places:
+    places, places_after = map(set, zip(*pairs, strict=True)) if pairs else (set(), set())
+    free = grouped(
+        (int(text), j) for j, text in enumerate(after.without_registers) if j not in places_after
+    )
+    moved: dict[int, int] = {}
+    for i, text in enumerate(before.without_registers):
+        for j in free.get(int(text), ()) if i not in places else ():
             if (before.blocks[i], after.blocks[j]) in partners:
-                places.remove(j)
+                free[int(text)].remove(j)
                 moved[i] = j
                 break
     return moved
