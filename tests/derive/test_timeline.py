@@ -186,7 +186,6 @@ def test_the_chart_shows_sides_on_one_axis_and_perfetto_every_block(tmp_path: Pa
         text = chart.svg("dark", width)
         assert "slow: 48.0 µs, 8 SMs" in text
         assert "fast: 12.8 µs, 8 SMs" in text
-        assert "warp 0: 75 % of a block" in text
         ends = [float(end) for end in re.findall(r"H([\d.]+)", text)]
         assert max(ends) == width - 8
     events = json.loads(gzip.decompress(perfetto(sides["slow"])))["traceEvents"]

@@ -55,8 +55,6 @@ _KERNEL = re.compile(
     r"__global__(?:\s|void\b|static\b|inline\b|__\w+__\s*\((?:[^()]|\([^()]*\))*\)|__\w+__\b)*"
     r"(\w+)\s*\("
 )
-UNPASSED = (GateState.FAILED, GateState.OPEN)
-COMPILED = ("cuda/launch.h", "torch-ext/torch_binding.cpp")
 Facts = dict[str, Any]  # of ``variant.json``: what ``op.py`` knows of the variant
 
 
@@ -180,8 +178,13 @@ def require_kept(
         fastest = max(times, key=lambda time: time.ratio or 0)
         return {"faster": f"{fastest.ratio:.3g}x of {fastest.reference} at {fastest.shape}"}
     label = row.verdict.label if row.verdict else NOT_JUDGED
-    unpassed = [gate for state in UNPASSED for gate in row.gates if gate.state == state]
-    why = "".join(f": {gate.name}: {gates[gate.name]}" for gate in unpassed[:1])
+    unpassed = [
+        f": {gate.name}: {gates[gate.name]}"
+        for state in (GateState.FAILED, GateState.OPEN)
+        for gate in row.gates
+        if gate.state == state
+    ]
+    why = "".join(unpassed[:1])
     raise GateFailed(f"'{row.variant}' is not kept ({label}){why}", hint=MEASURE)
 
 
@@ -219,7 +222,7 @@ def write(
     for file in environment.list_templates():
         kind, _, path = file.removesuffix(".j2").partition("/")
         is_code = kind == "package" and "__pycache__" not in path  # which pip may have made
-        if is_code and (kernels or path not in COMPILED):
+        if is_code and (kernels or not path.endswith((".h", ".cpp"))):
             texts[path.replace("PACKAGE", package)] = environment.get_template(file).render(values)
     # Ready to load where kernel-builder built nothing: kernels are compiled at the first import.
     for path in list(texts):
@@ -283,12 +286,8 @@ def moved(name: str, text: str) -> str:
             hint="what does: from workbench import cuda, Shape, Tolerance, Work; and of `try`, "
             "a Python function with inputs() or --input",
         )
-    text = re.sub(
-        r"^(\s*)from workbench\.problems import", r"\1from ..cuda import", text, flags=re.M
-    )
-    return re.sub(
-        r"^(\s*)from workbench(\.cuda)? import", r"\1from ..cuda import", text, flags=re.M
-    )
+    pattern = re.compile(r"^(\s*)from workbench(\.cuda|\.problems)? import", re.M)
+    return pattern.sub(r"\1from ..cuda import", text)
 
 
 def unit(index: int, kernel: ShippedKernel, study: Study) -> str:

@@ -135,18 +135,6 @@ class KindCount:
 
 
 @dataclass(frozen=True)
-class CodeHunk:
-    """Rows that changed, with some around them."""
-
-    rows: tuple[CodeRow, ...]
-
-    def microseconds(self, side: str) -> float | None:
-        """Stall time of the ``before`` or ``after`` side's changed rows; None is not collected."""
-        costs = (getattr(row, side) for row in self.rows if row.change != CodeChange.SAME)
-        return _sum(cost.microseconds for cost in costs if cost is not None)
-
-
-@dataclass(frozen=True)
 class CodeDiff:
     rows: tuple[CodeRow, ...]
 
@@ -190,14 +178,16 @@ class CodeDiff:
         return sizes_and_summary(before, after)
 
     @cached_property
-    def hunks(self) -> tuple[CodeHunk, ...]:
-        """The hunks in the order of the code. Other registers alone make no hunk."""
+    def hunks(self) -> tuple[tuple[CodeRow, ...], ...]:
+        """Rows that changed with some around them, in the order of the code. Other registers alone
+        make no hunk.
+        """
         kept = (CodeChange.SAME, CodeChange.REGISTER)
         changed = [number for number, row in enumerate(self.rows) if row.change not in kept]
         near = {n + step for n in changed for step in range(-CONTEXT, CONTEXT + 1)}
         shown = enumerate(sorted(near & set(range(len(self.rows)))))
         spans = groupby(shown, lambda place: place[1] - place[0])  # numbers that follow each other
-        return tuple(CodeHunk(tuple(self.rows[n] for _, n in span)) for _, span in spans)
+        return tuple(tuple(self.rows[n] for _, n in span) for _, span in spans)
 
 
 def kind_counts(
@@ -209,8 +199,8 @@ def kind_counts(
         KindCount(
             kind,
             *(len(side.get(kind, ())) for side in sides),
-            *(_sum(cost.executed for cost in side.get(kind, ())) for side in sides),
-            *(_sum(cost.microseconds for cost in side.get(kind, ())) for side in sides),
+            *(summed(cost.executed for cost in side.get(kind, ())) for side in sides),
+            *(summed(cost.microseconds for cost in side.get(kind, ())) for side in sides),
         )
         for kind in sorted({*sides[0], *sides[1]})
     ]
@@ -241,7 +231,7 @@ def sizes_and_summary(before: Mapping[str, int], after: Mapping[str, int]) -> st
     return f"{sizes}: {summary(before, after) or 'as many of each kind'}"
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
+def summed(values: Iterable[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     return added(numbers) if numbers else None
 
@@ -270,7 +260,7 @@ def _kernels(listing: Listing) -> list[tuple[InstructionCost, ...]]:
 def _together(costs: tuple[InstructionCost, ...]) -> InstructionCost:
     """One instruction with what it cost in all launches."""
     names = ("executed", "samples", "share", "microseconds")
-    sums = {name: _sum(getattr(cost, name) for cost in costs) for name in names}
+    sums = {name: summed(getattr(cost, name) for cost in costs) for name in names}
     stalls = totals(item for cost in costs for item in cost.stalls.items())
     return replace(costs[0], stalls=stalls, **sums)  # type: ignore[arg-type]
 

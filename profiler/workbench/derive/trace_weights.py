@@ -4,7 +4,6 @@ share of a step their kernels take.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -82,23 +81,21 @@ def weighed(trace: ModelTrace, saved: Mapping[str, float]) -> Weighed:
     steps = [event for event in events if event.name.startswith(STEP) and event.cat not in GPU_WORK]
     steps = [event for event in steps if not event.cat.startswith("gpu")]
     calls = {event.args.correlation: event for event in events if event.cat in CALLS}
-    threads = _by_thread([event for event in events if event.cat == "cpu_op"])
-    kernels = [event for event in events if event.cat in GPU_WORK]
+    operators = _operators(events)
     first = min((step.ts for step in steps), default=0.0)
     last = max((step.end for step in steps), default=float("inf"))
     total: dict[tuple[str, str], list[float]] = {}
     callers: dict[tuple[str, str], set[object]] = {}
     inside = []
-    for kernel in kernels:
+    for kernel in events:
         call = calls.get(kernel.args.correlation)
-        if not first <= (call or kernel).ts <= last:
+        if kernel.cat not in GPU_WORK or not first <= (call or kernel).ts <= last:
             continue
         inside.append(kernel)
-        operator = _operator(threads, call) if call else None
+        operator = operators.get(kernel.args.correlation)
         key = (operator.name, extents(operator)) if operator else (kernel.name, "")
         total.setdefault(key, []).append(kernel.dur)
-        caller = (operator.pid, operator.tid, operator.ts) if operator else kernel
-        callers.setdefault(key, set()).add(caller if operator else id(kernel))
+        callers.setdefault(key, set()).add(id(operator or kernel))
     begin = first if steps else min((kernel.ts for kernel in inside), default=0.0)
     end = max([kernel.end for kernel in inside] + [step.end for step in steps], default=0.0)
     span = max(end - begin, 1e-9)
@@ -113,6 +110,25 @@ def weighed(trace: ModelTrace, saved: Mapping[str, float]) -> Weighed:
     return Weighed(count, span / count, tuple(sorted(weights, key=lambda w: -w.microseconds)))
 
 
+def _operators(events: Sequence[TraceEvent]) -> dict[object, TraceEvent]:
+    """The outermost operator with recorded extents around each call of the runtime, by its
+    correlation id.
+    """
+    operators: dict[object, TraceEvent] = {}
+    threads: dict[
+        object, list[TraceEvent]
+    ] = {}  # operators that have not ended, the outermost first
+    relevant = (event for event in events if event.cat in ("cpu_op", *CALLS))
+    for event in sorted(relevant, key=lambda event: (event.ts, -event.dur)):
+        around = threads.setdefault((event.pid, event.tid), [])
+        around[:] = [operator for operator in around if operator.end >= event.ts]
+        if event.cat == "cpu_op":
+            around.append(event)
+        elif outermost := next((each for each in around if any(each.args.dims or ())), None):
+            operators[event.args.correlation] = outermost
+    return operators
+
+
 def extents(operator: TraceEvent) -> str:
     """``[2, 8, 512, 64] x3``: the extents of an operator's tensors."""
     shapes = [str(dims) for dims in operator.args.dims or () if dims]
@@ -120,44 +136,3 @@ def extents(operator: TraceEvent) -> str:
     return ", ".join(
         f"{shape} x{count}" if count > 1 else shape for shape, count in counted.items()
     )
-
-
-@dataclass(frozen=True)
-class _Thread:
-    """Operators by their start, and the index of the one around each, -1 for none."""
-
-    starts: list[float]
-    operators: list[TraceEvent]
-    around: list[int]
-
-
-def _by_thread(operators: Sequence[TraceEvent]) -> dict[object, _Thread]:
-    threads: dict[object, list[TraceEvent]] = {}
-    for event in operators:
-        threads.setdefault((event.pid, event.tid), []).append(event)
-    return {key: _nested(events) for key, events in threads.items()}
-
-
-def _nested(events: list[TraceEvent]) -> _Thread:
-    events = sorted(events, key=lambda event: (event.ts, -event.dur))
-    around: list[int] = []
-    for index, event in enumerate(events):
-        outer = index - 1
-        while outer >= 0 and events[outer].end < event.end:
-            outer = around[outer]
-        around.append(outer)
-    return _Thread([event.ts for event in events], events, around)
-
-
-def _operator(threads: Mapping[object, _Thread], call: TraceEvent) -> TraceEvent | None:
-    thread = threads.get((call.pid, call.tid))
-    if thread is None:
-        return None
-    outermost = None
-    index = bisect_right(thread.starts, call.ts) - 1
-    while index >= 0:
-        event = thread.operators[index]
-        if event.end >= call.ts and any(event.args.dims or ()):
-            outermost = event
-        index = thread.around[index]
-    return outermost

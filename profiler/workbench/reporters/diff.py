@@ -14,10 +14,10 @@ from workbench.derive.code_diff import (
     MEANINGS,
     CodeChange,
     CodeDiff,
-    CodeHunk,
     CodeRow,
     KindCount,
     summary,
+    summed,
 )
 from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import InstructionCost, SourceDiff, base
@@ -186,10 +186,10 @@ def _kernel(kernel: KernelCode, wide: bool) -> Iterator[Block]:
 
 def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Pieces]:
     """The costliest first; without costs, in the order of the code."""
-    hunks = sorted(diff.hunks, key=lambda hunk: -_cost(hunk))
+    hunks = sorted(diff.hunks, key=lambda hunk: -max(time or 0.0 for time in _times(hunk)))
     for hunk in hunks[:most]:
         yield [("", "")]
-        sides = (f"{shown(hunk.microseconds(side), number)}" for side in ("before", "after"))
+        sides = (f"{shown(time, number)}" for time in _times(hunk))
         yield [(clip(f"{_place(hunk)}: stall time {' → '.join(sides)} µs", width), "bold")]
         for rows in _parts(hunk, whole=most is None):
             if len(rows) > 1:
@@ -200,14 +200,14 @@ def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Piec
         yield [(f"{len(hunks) - most} more places changed: --wide shows all", "dim")]
 
 
-def _parts(hunk: CodeHunk, *, whole: bool) -> Iterator[Sequence[CodeRow]]:
+def _parts(hunk: Sequence[CodeRow], *, whole: bool) -> Iterator[Sequence[CodeRow]]:
     """Single rows, and of a long hunk what costs little as one part."""
 
     def costs(row: CodeRow) -> bool:
         return max(cost.share or 0.0 for cost in row[:2] if cost is not None) >= SHOWN_SHARE
 
-    is_long = len(hunk.rows) > LONG and not whole
-    for is_shown, rows in groupby(hunk.rows, lambda row: not is_long or costs(row)):
+    is_long = len(hunk) > LONG and not whole
+    for is_shown, rows in groupby(hunk, lambda row: not is_long or costs(row)):
         same = list(rows)
         yield from ([row] for row in same) if is_shown or len(same) <= FOLDED else [same]
 
@@ -226,18 +226,21 @@ def _folded(rows: Sequence[CodeRow]) -> str:
     return ", ".join([*parts, *([f"{kept} kept"] if kept else [])])
 
 
-def _cost(hunk: CodeHunk) -> float:
-    return max(hunk.microseconds("before") or 0.0, hunk.microseconds("after") or 0.0)
+def _times(hunk: Sequence[CodeRow]) -> list[float | None]:
+    """Stall time of each side's changed rows; None is not collected."""
+    changed = [row for row in hunk if row.change != CodeChange.SAME]
+    sides = ([row.before for row in changed], [row.after for row in changed])
+    return [summed(cost.microseconds for cost in side if cost is not None) for side in sides]
 
 
-def _place(hunk: CodeHunk) -> str:
+def _place(hunk: Sequence[CodeRow]) -> str:
     """Both addresses, and the source line that most of its changed instructions belong to."""
     sides = [
         [cost for cost in side if cost is not None]
-        for side in zip(*((row.before, row.after) for row in hunk.rows), strict=True)
+        for side in zip(*((row.before, row.after) for row in hunk), strict=True)
     ]
     addresses = " → ".join(f"{side[0].address:#06x}" if side else NONE for side in sides)
-    places = [c.place for row in hunk.rows if row.change != CodeChange.SAME for c in row[:2] if c]
+    places = [c.place for row in hunk if row.change != CodeChange.SAME for c in row[:2] if c]
     file, number_ = max(set(places), key=places.count, default=("", 0))
     return f"{addresses}, {base(file)}:{number_}" if file else addresses
 

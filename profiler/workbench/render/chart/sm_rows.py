@@ -7,16 +7,14 @@ from functools import partial
 from itertools import groupby
 
 from workbench.derive.timeline import CallTimeline
-from workbench.judge.timelines import faults
 from workbench.render.chart import svg
 from workbench.render.document.warp_times import CAPTION
-from workbench.render.numbers import microseconds, percent
+from workbench.render.numbers import microseconds
 from workbench.words import grouped
 
 HEIGHT, THICKEST = 200.0, 6  # of all SMs, about, and of one
 STEP = 2.0  # pixels of the time axis that share one mean
 SHADES = ("sky", "blue", "purple")  # up to a third of the warps, two thirds, more
-ROLES = ("blue", "orange", "green", "pink")
 Life = tuple[float, float, int]  # start, end and warps of a block
 
 
@@ -55,7 +53,7 @@ def draw(canvas: svg.Canvas, sides: Mapping[str, CallTimeline]) -> float:
                 first = last
         for shade, drawn in grouped(strips).items():
             canvas.strips(drawn, svg.Stroke(shade, thick))
-        top = _roles(canvas, call, bottom + 26)
+        top = bottom + 26
     return top
 
 
@@ -79,17 +77,3 @@ def _means(blocks: Sequence[Life], wide: float, count: int) -> list[float]:
             inside = min(end, (place + 1) * wide) - max(start, place * wide)
             means[place] += warps * max(0.0, inside) / wide
     return means
-
-
-def _roles(canvas: svg.Canvas, call: CallTimeline, top: float) -> float:
-    """Draw how long the warps of a block live, where some end early; return where that ends."""
-    early = {f.why.values["kernel"] for f in faults(call) if f.why.code.endswith("late_producer")}
-    for one in call.launches:
-        for number, role in enumerate(one.roles if one.kernel in early else ()):
-            end = svg.EDGE + (canvas.right - svg.EDGE) * role.end
-            fill = ROLES[number % len(ROLES)]
-            canvas.bar(svg.Box(svg.EDGE, top, end, top + 15), fill)
-            words = f"{role.words}: {percent(role.end)} of a block's life"
-            canvas.text((svg.EDGE + 5, top + 11.5), words, colour=svg.ink_on(fill))
-            top += 18
-    return top
