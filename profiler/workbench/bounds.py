@@ -7,9 +7,7 @@ have bounds of their own, since they also run where there is no workbench.
 from __future__ import annotations
 
 # Bytes of a file.
-FILE = 64 << 20  # that is read whole: a record, a text, a definition
-SETTINGS = 4 << 20  # workbench.toml, ablation.toml
-SOURCE = 16 << 20  # of a variant, of a study, and what they name
+FILE = 64 << 20  # that is read whole: settings, a source, a record, a definition
 BESIDE = 256 << 20  # that comes along with a file that is tried, without being asked for
 TRACE = 1 << 30  # by torch.profiler, decompressed, or by iket
 TIMELINE_BLOCKS = 1 << 18  # of a launch: a megabyte of evidence

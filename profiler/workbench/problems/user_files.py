@@ -217,7 +217,7 @@ ABOVE, MOST_FOLDERS = 5, 1000  # that are searched for a header
 
 def parsed(path: Path) -> ast.Module:
     """Raises UsageError for what is no file or no Python, with the user's own line."""
-    text = read_text(path, bounds.SOURCE)
+    text = read_text(path)
     try:
         return ast.parse(text, filename=str(path))
     except SyntaxError as error:
@@ -293,7 +293,7 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
         if no_file(file):
             continue
         if file.suffix in TEXT:
-            require_readable(file, bounds.SOURCE)
+            require_readable(file)
         elif file.stat().st_size > bounds.BESIDE:
             continue
         if name == STUDY_FILE:

@@ -101,11 +101,11 @@ def contents(path: Path, repair: str = REPAIR) -> bytes:
         raise unreadable(path, error) from None
 
 
-def read_text(path: Path, most: int = bounds.FILE) -> str:
+def read_text(path: Path) -> str:
     """Raises UsageError for what is no file, is too large, may not be read, or is not UTF-8: with
     the byte.
     """
-    require_readable(path, most)
+    require_readable(path)
     try:
         return source_text(path, str(path))
     except OSError as error:
@@ -134,7 +134,7 @@ def is_plain_name(name: str) -> bool:
 
 def read_toml(path: Path) -> dict[str, object]:
     """Raises UsageError naming the file for what cannot be read, or is not TOML."""
-    text = read_text(path, bounds.SETTINGS)
+    text = read_text(path)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
