@@ -17,8 +17,9 @@ import pytest
 import zstandard
 
 from answers import json_of
+from workspaces import FIXTURE
 
-FIXTURE = Path(__file__).parent / "fixture"
+FIGURES = Path(__file__).parent / "fixture" / "figures.json.zst"
 COMMANDS = (
     "ablate --study attention --json",
     "ablate --study softmax --json",
@@ -159,7 +160,7 @@ def value_today(command: str, path: str, value: float | str | None) -> float | s
 
 @cache
 def frozen() -> dict[str, dict[str, float | str | None]]:
-    packed = (FIXTURE / "figures.json.zst").read_bytes()
+    packed = FIGURES.read_bytes()
     found: dict[str, dict[str, float | str | None]] = json.loads(
         zstandard.ZstdDecompressor().decompress(packed)
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from answers import not_none
+from folders import unpacked
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
@@ -22,7 +23,17 @@ from workbench.ncu.catalog import GLOBAL_SECTORS
 from workbench.study.workspace import find_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
-FIXTURE = ROOT / "tests" / "fixture"  # studies with evidence, frozen
+
+
+def frozen() -> Path:
+    """Studies with evidence, in a folder of this process: texts are kept in one file."""
+    packed = ROOT / "tests" / "fixture"
+    folder = unpacked(packed / "workspace.txtar")
+    shutil.copytree(packed / "ablations", folder / "ablations", dirs_exist_ok=True)
+    return folder
+
+
+FIXTURE = frozen()
 EVIDENCE = FIXTURE / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHOWN, CAUSAL = "b2h8s512d64", "b4h16s2048d128-causal"
 # Metrics of the catalogue that are younger than recorded tables, which lack them.
