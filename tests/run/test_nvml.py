@@ -124,9 +124,9 @@ def test_slices_are_described_by_their_gpu(listed: Install, monkeypatch: Patch) 
     assert (other.uuid, other.profile, other.memory_mib) == ("MIG-b", "MIG", None)
     assert (one.name, one.slug) == (whole.name, "nvidia-h200-mig-1g-18gb")
     monkeypatch.setenv(gpu.VISIBLE, "MIG-b")
-    assert gpu.first_gpu() == other
+    assert gpu.gpus() == [other]
     monkeypatch.setenv(gpu.VISIBLE, "1")
-    assert gpu.first_gpu() == card(1)
+    assert gpu.gpus() == [card(1)]
     row = slices_row()
     assert (row.result, row.found) == ("warn", "on: a GPU is divided into slices")
     assert works([row])["measure"]

@@ -117,7 +117,10 @@ def build_only(
             events = [event for event in outcome.events if isinstance(event, Built | Failed)]
             results |= {event.variant: event for event in events}
             if not outcome.finished:
-                culprit = _culprit(outcome)
+                if not outcome.current:
+                    raise worker_stopped(outcome)
+                error = ErrorText(kind="", message=outcome.why())
+                culprit = Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
                 results[culprit.variant] = culprit
                 on_event(culprit)
             left = [name for name in left if name not in results and not outcome.finished]
@@ -132,13 +135,6 @@ def build_job(study: Study, variants: Sequence[str], arch: str) -> VariantsJob:
         phases=(Phase.BUILD,),
         arch=arch,
     )
-
-
-def _culprit(outcome: WorkerEnd) -> Failed:
-    if not outcome.current:
-        raise worker_stopped(outcome)
-    error = ErrorText(kind="", message=outcome.why())
-    return Failed(variant=outcome.current, phase=Phase.BUILD, error=error)
 
 
 def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:

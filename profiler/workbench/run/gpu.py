@@ -206,11 +206,6 @@ def usable(listed_gpus: Sequence[Gpu], named: str | None) -> list[Gpu]:
     return listed
 
 
-def first_gpu() -> Gpu | None:
-    """The one that CUDA calls 0 in this process; None if there is none."""
-    return next(iter(gpus()), None)
-
-
 def why_none() -> str:
     """Why this process has no GPU. If NVML fails, this quotes what nvidia-smi says."""
     listed = look()

@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench import bounds
 from workbench.errors import EnvironmentLacks
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
-from workbench.run.gpu import Gpu, first_gpu, why_none
+from workbench.run.gpu import Gpu, gpus, why_none
 from workbench.words import INSTALL
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
@@ -20,7 +20,7 @@ NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
 @lru_cache
 def find_gpu() -> Gpu | None:
     """Return the first GPU that this process may use (see ``CUDA_VISIBLE_DEVICES``), or None."""
-    return first_gpu()
+    return next(iter(gpus()), None)
 
 
 def require_gpu(name: str | None, uuid: str | None) -> None:

@@ -275,12 +275,12 @@ class Worker:
                 if too_large or time.monotonic() - last > allowed:
                     silent_for = 0.0 if too_large else allowed
                     self.tell_lines()
-                    stop(self.process, self.events, signal.SIGKILL)
+                    self.stop(signal.SIGKILL)
                     break
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             interrupted = True
-            stop(self.process, self.events, signal.SIGTERM)
+            self.stop(signal.SIGTERM)
         finally:
             self.kill()
         self.drain(on_event)
@@ -296,13 +296,24 @@ class Worker:
             log="".join(self.pieces),
         )
 
+    @property
+    def inside(self) -> list[int]:
+        """The worker's own process, where ncu is around it or not, as soon as it has said so."""
+        return [event.pid for event in self.events[:1] if isinstance(event, Hello)]
+
     def memory(self) -> int:
         """The bytes in memory of the worker, or of a session that it forked, if that has more."""
-        inside = [event.pid for event in self.events[:1] if isinstance(event, Hello)]
-        pid = self.process.pid  # ncu may be around it
+        pid, forks = self.process.pid, ""
         with suppress(OSError):
-            inside += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-        return max(map(memory_of, (pid, *inside)))
+            forks = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return max(map(memory_of, (pid, *self.inside, *map(int, forks.split()))))
+
+    def stop(self, how: signal.Signals) -> None:
+        """Stop the worker itself first, so that an ncu around it can still write its report."""
+        for pid in {*self.inside} - {self.process.pid}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
+            exit_code(self.process, STOP_SECONDS)
 
     def tell_lines(self) -> None:
         """Let a process that hangs write its lines to the log."""
@@ -329,12 +340,3 @@ def run_worker(
     scratch: Path, job: Job, limit_seconds: float, on_event: Callable[[Event], None]
 ) -> WorkerEnd:
     return Worker(scratch, job).watch(limit_seconds, on_event)
-
-
-def stop(process: subprocess.Popen[bytes], events: list[Event], how: signal.Signals) -> None:
-    """Stop the worker itself first, so that an ncu around it can still write its report."""
-    pid = next((event.pid for event in events if isinstance(event, Hello)), None)
-    if pid is not None and pid != process.pid:
-        with suppress(ProcessLookupError):
-            os.kill(pid, how)
-        exit_code(process, STOP_SECONDS)

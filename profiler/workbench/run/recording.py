@@ -22,7 +22,6 @@ from workbench.evidence.records import (
     METHOD,
     Build,
     BuiltKernel,
-    Call,
     CapturedKernel,
     CaptureIndex,
     Captures,
@@ -30,7 +29,6 @@ from workbench.evidence.records import (
     DerivedShape,
     Environment,
     Provenance,
-    Session,
     Timeline,
     Timing,
     TracedLaunch,
@@ -135,12 +133,8 @@ class Recorder:
         self.folder = folder
         self.environment = Environment()
         self._checks: dict[str, dict[str, Check]] = {}
-        self._sessions: list[Session] = []
-        self._nodes: dict[str, Call] = {}
-        self._ways: dict[str, tuple[Call, ...]] = {}
         self._witnesses: list[Witness] = []
-        self._timing: Path | None = None
-        self._on_record: Timing | None = None
+        self._timing: tuple[Path, Timing] | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
         every = derived_shapes(folder) | {n: s.parameters for n, s in study.shapes.items()}
@@ -237,43 +231,44 @@ class Recorder:
         """Delete what this run has timed, but for a line of the journal. A run that was ended
         because its sessions displeased must still count as a recording.
         """
-        if self._timing is not None and self._on_record is not None:
+        if self._timing is not None:
+            path, timing = self._timing
             with alone(self.folder.root):
-                if self._on_record.together:
-                    name = timing_name(self._timing.name)
-                    entry = journal.timing_entry(name, self._on_record, cut_short=True)
-                    journal.append(self.folder, entry)
-                self._timing.unlink(missing_ok=True)
-        self._sessions, self._nodes, self._ways = [], {}, {}
-        self._timing = self._on_record = None
+                if timing.together:
+                    name = timing_name(path.name)
+                    journal.append(self.folder, journal.timing_entry(name, timing, cut_short=True))
+                path.unlink(missing_ok=True)
+        self._timing = None
 
     def session(self, event: TimedSession, planned: int) -> Timing:
         """Add a session to the file of this run, and return the timing as it is now."""
-        self._sessions.append(event.session)
-        self._nodes = {**event.nodes, **self._nodes}
+        path, before = self._timing or (None, None)
+        sessions = (*(before.sessions if before else ()), event.session)
+        nodes = {**event.nodes, **(before.nodes if before else {})}
+        ways = dict(before.ways) if before else {}
         for name, call in event.nodes.items():
-            earlier, new = self._ways.get(name, ()), event.ways.get(name, ())
-            self._ways[name] = other_ways(self._nodes[name], *earlier, call, *new)
-        names = {series.variant for session in self._sessions for series in session.series}
+            new = call, *event.ways.get(name, ())
+            ways[name] = other_ways(nodes[name], *ways.get(name, ()), *new)
+        names = {series.variant for session in sessions for series in session.series}
         record = Timing(
             study=self.study.name,
             shape=self.shape,
             fingerprints={name: self._prints[name, self.shape] for name in sorted(names)},
-            nodes=self._nodes,
+            nodes=nodes,
             method=METHOD,
             stride=1,
             copies=event.copies,
-            sessions=tuple(self._sessions),
+            sessions=sessions,
             provenance=provenance(self.environment),
             planned=planned,
-            ways={name: ways for name, ways in self._ways.items() if ways},
+            ways={name: others for name, others in ways.items() if others},
             witnesses=tuple(self._witnesses),
         )
-        if self._timing is None:
-            self._timing = self.new_timing(record)
+        if path is None:
+            path = self.new_timing(record)
         else:
-            store.write(self._timing, record)
-        self._on_record = record
+            store.write(path, record)
+        self._timing = path, record
         return record
 
     def witness(self, witness: Witness) -> None:
@@ -301,8 +296,8 @@ class Recorder:
         return path
 
     def end_timing(self) -> None:
-        if self._timing is not None and self._on_record is not None:
-            self.note_timing(self._timing, self._on_record)
+        if self._timing is not None:
+            self.note_timing(*self._timing)
 
     def note_timing(self, path: Path, timing: Timing) -> None:
         """Note a timing in the journal. Older timings of its variants alone are deleted."""

@@ -202,19 +202,13 @@ class GatedProcess:
         self.pipe.close()
 
 
-class Statement(NamedTuple):
-    """What an executor keeps of its last replay, and its bytes."""
-
-    revealed: Revealed
-    memory: list[bytes]
-
-
-def statement_of(executor: GatedProcess) -> Statement:
+def kept_by(executor: GatedProcess) -> tuple[Revealed, list[bytes]]:
+    """Ask for what an executor keeps of its last replay, and the bytes of that."""
     executor.command(gated.REVEAL)
     revealed = decoded(executor.received(most=MOST_TOLD), Revealed)
     memory = [executor.received() for _ in revealed.layouts]
     executor.finished()
-    return Statement(revealed, memory)
+    return revealed, memory
 
 
 def decoded(told: bytes, kind: type[T]) -> T:
@@ -373,7 +367,7 @@ class Referee:
         if warm:
             for graph in range(INSTANCES):
                 side.executor.replay(graph)
-        statement, draw = statement_of(side.executor), random.SystemRandom()
+        kept, draw = kept_by(side.executor), random.SystemRandom()
         made = side.executor.made
         drawn = [
             (draw.randrange(len(made)), draw.randrange(side.calls + 1)) for _ in range(MOST_DRAWN)
@@ -381,7 +375,7 @@ class Referee:
         told = tuple(each.secret for each in made)
         size = len(made), ROWS_OF_SUMS, SUMMED + 1
         sums = np.frombuffer(b"".join(each.sums for each in made), np.float64).reshape(size)
-        answer = self.ask(auditor, Claims(side.calls, told, sums, drawn, *statement))
+        answer = self.ask(auditor, Claims(side.calls, told, sums, drawn, *kept))
         assert isinstance(answer, Audited)
         return answer
 

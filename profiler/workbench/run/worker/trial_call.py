@@ -339,14 +339,16 @@ class TrialRun:
 
     def called(self, name: str, inputs: Inputs) -> Any:
         """Call a variant on copies of the inputs, and copy the result: one that replays its own
-        graph writes there again. None where it cannot be called.
+        graph writes there again. Of one that returns nothing these are the inputs that it changes.
+        None where it cannot be called.
 
         Raises what is wrong with the baseline, but on a machine without a GPU, where it may need
-        one.
+        one; and GateFailed for one that neither returns nor changes anything.
         """
+        copied_inputs = copies(inputs)
         try:
             with torch.no_grad():
-                out = copied(self.load(name)(**copies(inputs)))
+                out = copied(self.load(name)(**copied_inputs))
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
         except NotImplementedError as error:
@@ -359,12 +361,8 @@ class TrialRun:
                 raise text from error
             self.failures[name] = describe(text)
             return None
-        return out if out is not None else self.changed(name, inputs)
-
-    def changed(self, name: str, inputs: Inputs) -> Any:
-        """The inputs that a variant changes that returns nothing. Raises GateFailed for none."""
-        copied_inputs = copies(inputs)
-        self.load(name)(**copied_inputs)
+        if out is not None:
+            return out
         out = tuple(copied_inputs[n] for n in inputs if is_changed(copied_inputs[n], inputs[n]))
         if not out:
             raise GateFailed(

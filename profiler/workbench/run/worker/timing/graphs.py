@@ -83,13 +83,11 @@ def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
     """Raises RuntimeError where the driver does not tell."""
     from cuda.bindings import driver
 
-    raw = driver.CUgraph(graph.raw_cuda_graph())
-    status, _, count = driver.cuGraphGetNodes(raw, 0)
-    _require(status, "the nodes of a graph")
+    raw, what = driver.CUgraph(graph.raw_cuda_graph()), "the nodes of a graph"
+    _, count = _told(driver.cuGraphGetNodes(raw, 0), what)
     if not count:
         return []
-    status, nodes, count = driver.cuGraphGetNodes(raw, count)
-    _require(status, "the nodes of a graph")
+    nodes, count = _told(driver.cuGraphGetNodes(raw, count), what)
     return list(nodes[:count])
 
 
@@ -107,33 +105,27 @@ def _node(handle: Any) -> GraphNode:
         types.CU_GRAPH_NODE_TYPE_MEMSET: NodeKind.MEMSET,
         types.CU_GRAPH_NODE_TYPE_MEMCPY: NodeKind.MEMCPY,
     }
-    status, kind = driver.cuGraphNodeGetType(handle)
-    _require(status, "the kind of a node")
+    (kind,) = _told(driver.cuGraphNodeGetType(handle), "the kind of a node")
     if kind != types.CU_GRAPH_NODE_TYPE_KERNEL:
         return GraphNode(kind=kinds.get(kind, NodeKind.OTHER))
-    status, params = driver.cuGraphKernelNodeGetParams(handle)
-    _require(status, "the launch of a node")
+    (params,) = _told(driver.cuGraphKernelNodeGetParams(handle), "the launch of a node")
+    is_function = int(params.func)
+    named = (
+        driver.cuFuncGetName(params.func) if is_function else driver.cuKernelGetName(params.kern)
+    )
+    (name,) = _told(named, "the name of a kernel")
     return GraphNode(
         kind=NodeKind.KERNEL,
-        kernel=_name(params),
+        kernel=lasting_kernel(name.decode()),  # mangled, as another process would have it
         grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
         block=(params.blockDimX, params.blockDimY, params.blockDimZ),
         shared_bytes=params.sharedMemBytes,
     )
 
 
-def _name(params: Any) -> str:
-    """The mangled name of the kernel, as another process would have it."""
-    from cuda.bindings import driver
-
-    if int(params.func):
-        status, name = driver.cuFuncGetName(params.func)
-    else:
-        status, name = driver.cuKernelGetName(params.kern)
-    _require(status, "the name of a kernel")
-    return lasting_kernel(name.decode())
-
-
-def _require(status: Any, what: str) -> None:
+def _told(answer: Sequence[Any], what: str) -> Sequence[Any]:
+    """What the driver answers behind its status."""
+    status, *values = answer
     if int(status) != 0:
         raise RuntimeError(f"{what} cannot be read: {status!r}")
+    return values

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -56,15 +56,17 @@ SUMMED_KINDS = KINDS | {
 DRAW, KEPT = 63, 62
 MOST_TENSORS = 60
 MASK = 2**32 - 1
+N = TypeVar("N", int, torch.Tensor)
 # Many errors with random signs add up like a normal variable, which exceeds six standard deviations
 # in two of 10^9. The sum itself is rounded in fp64, in another order than the expected one.
 SIGMAS = 6
 ROUNDING = 1e-9
 
 
-def mix(x: int) -> int:
-    """Hash 32 bits as neighbours.cu does: ``lowbias32`` of C. Wellons' Hash Prospector, which is
-    cheap enough for every piece of every call, and flips each output bit for half of the inputs.
+def mix(x: N) -> N:
+    """Hash 32 bits, or those of every element in int64, as neighbours.cu does: ``lowbias32`` of
+    C. Wellons' Hash Prospector, which is cheap enough for every piece of every call, and flips each
+    output bit for half of the inputs.
     """
     x = ((x ^ x >> 16) * 0x7FEB352D) & MASK
     x = ((x ^ x >> 15) * 0x846CA68B) & MASK
@@ -82,7 +84,7 @@ def secret(replay: int, call: int, what: int, chain: int = 0) -> int:
 
 def fold(number: float) -> int:
     """Hash a number as neighbours.cu does."""
-    low, high = struct.unpack("<2I", struct.pack("<d", number))
+    low, high = map(int, struct.unpack("<2I", struct.pack("<d", number)))
     return mix(low ^ mix(high))
 
 
@@ -93,16 +95,9 @@ def before(call: int, calls: int) -> int | None:
     return None if call >= calls else (call or calls + 1) - 1
 
 
-def mixed(x: torch.Tensor) -> torch.Tensor:
-    """``mix`` of every element: int64."""
-    x = ((x ^ x >> 16) * 0x7FEB352D) & MASK
-    x = ((x ^ x >> 15) * 0x846CA68B) & MASK
-    return x ^ x >> 16
-
-
 def factors(own: int, pieces: torch.Tensor) -> torch.Tensor:
     """Return the factors of pieces of a floating-point tensor with its secret, in float64."""
-    return 1 - (mixed(pieces ^ own) & 255) / 1024
+    return 1 - (mix(pieces ^ own) & 255) / 1024
 
 
 def signed_sum(values: torch.Tensor, like: torch.Tensor, key: int) -> tuple[float, float]:
@@ -117,7 +112,7 @@ def signed_sum(values: torch.Tensor, like: torch.Tensor, key: int) -> tuple[floa
     for first in range(0, len(flat), AT_ONCE):
         piece = flat[first : first + AT_ONCE]
         pieces = torch.arange(first, first + len(piece), device=like.device) & MASK
-        minus = (mixed(pieces ^ key)[:, None] >> lanes & 1).bool()
+        minus = (mix(pieces ^ key)[:, None] >> lanes & 1).bool()
         total += float(torch.where(minus, -piece, piece).sum())
         squares += float(piece.square().sum())
     return total, math.sqrt(squares)
