@@ -91,15 +91,19 @@ def made(monkeypatch: Patch, tmp_path: Path) -> list[Recorded]:
     return Recorded.made
 
 
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 def test_every_variant_is_somebodys_and_the_last_come_first(
-    made: list[Recorded], tmp_path: Path
+    arch: str, made: list[Recorded], monkeypatch: Patch, tmp_path: Path
 ) -> None:
+    """Without a GPU an architecture is said."""
     names = [f"fix{n}" for n in range(14)]
-    with compilers(tmp_path, STUDY, names) as number:
+    if is_said := arch == "sm_80":
+        monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+    with compilers(tmp_path, STUDY, names, arch if is_said else "") as number:
         assert number == len(made) == 6
         assert sorted(name for one in made for name in one.job[0]) == sorted(names)
         assert [one.job[0][0] for one in made] == names[:-7:-1]
-        assert {one.job[1] for one in made} == {"sm_90a"}
+        assert {one.job[1] for one in made} == {arch}
         assert {one.cubins for one in made} == {tmp_path}
         assert not any(one.killed for one in made)
     assert all(one.killed for one in made)
@@ -173,11 +177,3 @@ def test_links_to_nothing_in_a_study_are_left_out(tmp_path: Path, capsys: Capsys
     os.mkfifo(study.folder / "pipe")
     assert main(["build", "--project", str(tmp_path)]) == 3
     assert capsys.readouterr().err == f"error: `{study.folder / 'pipe'}` is a named pipe\n"
-
-
-def test_without_a_gpu_an_architecture_that_is_said_is_compiled_for(
-    made: list[Recorded], monkeypatch: Patch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
-    with compilers(tmp_path, STUDY, list("abcd"), "sm_80"):
-        assert {one.job[1] for one in made} == {"sm_80"}

@@ -195,28 +195,20 @@ def test_a_damaged_line_is_no_traceback(line: str, told: str) -> None:
     assert caught.value.hint
 
 
-def test_half_a_line_waits_for_the_rest(tmp_path: Path) -> None:
-    whole = encode(Done())
-    path = tmp_path / EVENTS
-    path.write_bytes(whole + whole[:5])
-    tail = Tail(path)
-    assert [decode(line) for line in tail.lines()] == [Done()]
-    with path.open("ab") as file:
-        file.write(whole[5:])
-    assert [decode(line) for line in tail.lines()] == [Done()]
+GREEN = Start(variant="grün", phase=Phase.TIME)
 
 
-def test_half_a_letter_waits_for_the_rest(tmp_path: Path) -> None:
-    start = Start(variant="grün", phase=Phase.TIME)
-    whole = encode(start)
-    half = whole.index("ü".encode()) + 1
-    path = tmp_path / EVENTS
-    path.write_bytes(whole[:half])
+@pytest.mark.parametrize(
+    ("event", "half"), [(Done(), 5), (GREEN, encode(GREEN).index(b"\xc3") + 1)]
+)
+def test_half_a_line_or_letter_waits_for_the_rest(event: Event, half: int, tmp_path: Path) -> None:
+    whole, path = encode(event), tmp_path / EVENTS
+    path.write_bytes(whole + whole[:half])
     tail = Tail(path)
-    assert not list(tail.lines())
+    assert [decode(line) for line in tail.lines()] == [event]
     with path.open("ab") as file:
         file.write(whole[half:])
-    assert [decode(line) for line in tail.lines()] == [start]
+    assert [decode(line) for line in tail.lines()] == [event]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from made_records import sessions_job
 from workbench.evidence.records import Witness
 from workbench.run.protocol import Event, Witnessed
 from workbench.run.worker import referee as module
-from workbench.run.worker.auditor import Audited, Auditor, Bare, Claims, require_dense
 from workbench.run.worker.output import NoResult
 from workbench.run.worker.referee import GatedProcess, Lost, Referee, ReplayTimes
 from workbench.run.worker.session_forks import Server
@@ -42,9 +41,14 @@ from workbench.run.worker.timing.gated import (
     STATE,
     SUMS,
     WORDS,
+    Audited,
+    Auditor,
+    Bare,
+    Claims,
     Layout,
     Page,
     Revealed,
+    require_dense,
 )
 from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
 from workbench.study.model import Tolerance

@@ -462,6 +462,17 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     assert list(only_timing(folder).fingerprints) == ["baseline"]
 
 
+def test_who_breaks_the_cuda_context_fails_as_it_said(play: Runner) -> None:
+    """Its worker ends, and another one goes on."""
+    error = ErrorText(kind="AcceleratorError", message="an illegal memory access")
+    failed = Failed(variant="bad", phase=Phase.CHECK, error=error)
+    again = [start("baseline"), checked("baseline"), Done()]
+    result, folder, scripted = play([start("bad"), failed], again)
+    assert [job.variants for job in scripted.jobs] == [("baseline", "bad")]
+    assert result.failures == {"bad": "an illegal memory access"}
+    assert store.variant_record(folder, "bad").checks["large"].status == "failed"
+
+
 def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     again = [start("baseline"), checked("baseline"), Done()]
     result, folder, _ = play([start("bad")], again, silent_for=120.0)

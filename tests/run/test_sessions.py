@@ -198,15 +198,9 @@ def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: Patch) -> None
 
 
 def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
-    events, _ = serve(
-        lambda number, names: {"bad"} & set(names), ["baseline", "bad"], ["baseline", "bad"], []
-    )
-    assert sessions_of(events) == [
-        (0, False, ["baseline"]),
-        (1, False, ["baseline"]),
-        (2, False, ["baseline"]),
-        (3, False, ["baseline"]),
-    ]
+    turn = ["baseline", "bad"]
+    events, _ = serve(lambda number, names: {"bad"} & {*names}, turn, turn, [])
+    assert sessions_of(events) == [(number, False, ["baseline"]) for number in range(4)]
 
 
 HONEST = ("a", "b", "c", "d", "e")
@@ -376,23 +370,17 @@ def test_an_error_of_a_session_costs_only_who_ends_its_own(
         assert "with no variant that is timed alone" in ended[0]
 
 
-@pytest.mark.parametrize("code", [17, 1])
-def test_the_server_goes_down_with_its_session(code: int, serve: Callable[..., Served]) -> None:
+@pytest.mark.parametrize("code", [17, 1, -signal.SIGKILL])
+def test_the_server_goes_down_as_its_session_did(code: int, serve: Callable[..., Served]) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
+        if code < 0:
+            signal.raise_signal(-code)
         ctypes.CDLL(None).syscall(231, code)  # exit_group, which nothing can refuse
         return set()
 
     events, found = serve(fate, ["baseline"], [])
     assert found == code
     assert not any(isinstance(event, Done | TimedSession) for event in events)
-
-
-def test_the_server_is_killed_as_its_session_was(serve: Callable[..., Served]) -> None:
-    def fate(number: int, names: Sequence[str]) -> set[str]:
-        signal.raise_signal(signal.SIGKILL)
-        return set()
-
-    assert serve(fate, ["baseline"], [])[1] == -signal.SIGKILL
 
 
 def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:

@@ -35,11 +35,14 @@ import numpy as np
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Witness
 from workbench.run.protocol import SessionsJob
-from workbench.run.worker.auditor import ASK, Audited, Auditor, Bare, Claims
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.startup import Parent, forked
 from workbench.run.worker.timing import gated
 from workbench.run.worker.timing.gated import (
+    Audited,
+    Auditor,
+    Bare,
+    Claims,
     GatedExecutor,
     GatedGpu,
     LaunchedGraphs,
@@ -380,7 +383,7 @@ class Referee:
         return answer
 
     def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
-        auditor.command(ASK)
+        auditor.command(gated.ASK)
         try:
             auditor.pipe.send(question)
         except OSError as error:

@@ -8,10 +8,9 @@ import math
 import random
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -210,8 +209,7 @@ def copies_of_constants(moved: float, l2_bytes: int, bytes_each: int, free: floa
     return max(1, min(wanted, MOST_COPIES, int(MEMORY_OF_COPIES * free / max(bytes_each, 1))))
 
 
-@dataclass(frozen=True)
-class InputTables:
+class InputTables(NamedTuple):
     """Tables of where the neighbours write the inputs of an instance: [tensors, 5] each, see
     neighbours.cu.
 
@@ -294,18 +292,15 @@ class Neighbours:
                 f"inputs() gives {len(self.names)} tensors on the GPU",
                 hint=f"from 1 to {MOST_TENSORS} can be timed",
             )
-        for name in self.in_place:
-            if name not in self.names:
-                raise UsageError(
-                    f"in_place names '{name}', which is no tensor on the GPU that inputs() gives",
-                    hint=nearest(name, self.names),
-                )
-        for name in self.constant:
-            if not on_gpu(self.like.get(name)):
-                raise UsageError(
-                    f"constant names '{name}', which is no tensor on the GPU that inputs() gives",
-                    hint=nearest(name, self.names),
-                )
+        on_the_gpu = [name for name, value in self.like.items() if on_gpu(value)]
+        named = {"in_place": (self.in_place, self.names), "constant": (self.constant, on_the_gpu)}
+        for part, (names, known_names) in named.items():
+            for name in names:
+                if name not in known_names:
+                    raise UsageError(
+                        f"{part} names '{name}', which is no tensor on the GPU that inputs() gives",
+                        hint=nearest(name, self.names),
+                    )
         for name in self.names:
             if not is_dense(self.like[name]):
                 raise UsageError(
@@ -365,9 +360,8 @@ class Neighbours:
 
     def write(self, table: InputTables, call: int, calls: int = 0) -> None:
         """Nodes that write the inputs of a call of a graph of ``calls``; 0: of one by itself."""
-        self._write(table.floats, call, calls)
-        self._write(table.indices, call, calls)
-        self._write(table.restored, call, calls)
+        for rows in table:
+            self._write(rows, call, calls)
 
     def restore(self, table: InputTables, call: int) -> None:
         """A node that writes those that a call changes; none where it changes none."""
