@@ -16,7 +16,7 @@ from workbench.cuda.compiler import CUBIN_FOLDER, Compiled, Source
 from workbench.run import compilation
 from workbench.run.compilation import compilers, scratch_folder
 from workbench.run.gpu import Gpu
-from workbench.run.worker.startup import import_ahead
+from workbench.run.worker import startup
 from workbench.study.front_ends import imported_by
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
@@ -44,20 +44,18 @@ def test_what_sources_import(tmp_path: Path, text: str, found: tuple[str, ...]) 
 
 def test_what_is_imported_ahead_of_a_fork(tmp_path: Path, monkeypatch: Patch) -> None:
     """What others do when they are imported, nobody knows: start a thread, or use the GPU."""
+    assert startup.AHEAD == ("torch", "triton")
+    monkeypatch.setattr(startup, "AHEAD", ("quick",))
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "triton").mkdir()
-    (tmp_path / "triton" / "__init__.py").write_text("")
-    (tmp_path / "triton" / "breaks.py").write_text("1 / 0")
-    (tmp_path / "triton" / "language.py").write_text("print('as a library may')")
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "__init__.py").write_text("")
+    (tmp_path / "quick" / "breaks.py").write_text("1 / 0")
+    (tmp_path / "quick" / "language.py").write_text("print('as a library may')")
     (tmp_path / "theirs.py").write_text("raise SystemExit(3)")
     source = tmp_path / "one.py"
-    source.write_text("import theirs, triton.breaks, triton.language")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "triton"]:
-        monkeypatch.delitem(sys.modules, name)
-    import_ahead([source])
-    assert "triton.language" in sys.modules
-    for name in [name for name in sys.modules if name.partition(".")[0] == "triton"]:
-        monkeypatch.delitem(sys.modules, name)
+    source.write_text("import theirs, quick.breaks, quick.language")
+    startup.import_ahead([source])
+    assert "quick.language" in sys.modules
 
 
 # ---- compilers

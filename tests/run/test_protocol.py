@@ -196,11 +196,10 @@ def test_a_damaged_line_is_no_traceback(line: str, told: str) -> None:
 
 
 GREEN = Start(variant="grün", phase=Phase.TIME)
+HALF_A_LETTER = encode(GREEN).index(b"\xc3") + 1
 
 
-@pytest.mark.parametrize(
-    ("event", "half"), [(Done(), 5), (GREEN, encode(GREEN).index(b"\xc3") + 1)]
-)
+@pytest.mark.parametrize(("event", "half"), [(Done(), 5), (GREEN, HALF_A_LETTER)])
 def test_half_a_line_or_letter_waits_for_the_rest(event: Event, half: int, tmp_path: Path) -> None:
     whole, path = encode(event), tmp_path / EVENTS
     path.write_bytes(whole + whole[:half])
