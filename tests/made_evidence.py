@@ -33,7 +33,6 @@ from workbench.load import (
     TimedTogether,
     VariantEvidence,
     shapes_of,
-    timed_together,
 )
 from workbench.ncu.capture import Capture, KeptTables, Launched
 from workbench.study.model import Ladder, Step, Variant, Work
@@ -175,7 +174,7 @@ def with_timings(found: LadderEvidence, shape: str, *timings: TimedTogether) -> 
 
 def together(found: Timing) -> TimedTogether:
     """A timing whose variants are all as they were."""
-    return timed_together(f"{found.shape}.json", found, found.fingerprints)
+    return TimedTogether(f"{found.shape}.json", found, frozenset(found.fingerprints))
 
 
 def capture(microseconds: float) -> Capture:

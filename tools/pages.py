@@ -13,7 +13,7 @@ from typing import Any
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.records import Timing
-from workbench.load import TimedTogether, timed_together
+from workbench.load import TimedTogether
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def timings(evidence: Path) -> Iterator[TimedTogether]:
     """All that are recorded below a folder, at any shape."""
     for path in sorted(evidence.rglob("timings/*")):
         timing = store.read_record(path, Timing)
-        yield timed_together(path.name, timing, timing.fingerprints)
+        yield TimedTogether(path.name, timing, frozenset(timing.fingerprints))
 
 
 def write(made: Mapping[Path, str]) -> None:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
-
-import msgspec
+from functools import cached_property
+from typing import TypeVar
 
 from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import (
@@ -35,21 +34,8 @@ from workbench.study.params import UnseenShapes, unseen_shapes
 from workbench.study.sources import Fingerprints, source_files, source_texts
 from workbench.words import CheckResult, Parameter, Status
 
-S = TypeVar("S", bound=msgspec.Struct)
 F = TypeVar("F", Build, Check, CaptureIndex, Timeline)  # tied to sources by a fingerprint
-
-
-@dataclass(frozen=True)
-class EvidenceEntry(Generic[S]):
-    """A record, if any, and whether it belongs to the present sources; ``why`` it is damaged."""
-
-    state: Status
-    record: S | None = None
-    why: str = ""
-
-    @property
-    def current(self) -> S | None:
-        return self.record if self.state == Status.CURRENT else None
+Entry = tuple[Status, F | None]  # a record of the present sources, or why there is none
 
 
 @dataclass(frozen=True)
@@ -108,27 +94,37 @@ class VariantEvidence:
 
 @dataclass(frozen=True, eq=False)
 class TimedTogether:
-    """One timing, with the instance times of its sessions.
-
-    current: Variants whose sources have not changed since.
-    chained: Those of them that were timed in the regime that decides.
-    times: By variant, regime and A/A control, of the sessions that held steps and references side
-        by side. ``alone``: of the sessions that held references only.
-    planned: Numbers of the sessions that held every variant, before others followed for
-        inconclusive verdicts.
-    wrong: Variants whose timed outputs were wrong, which have no time, and why.
-    two_clocks: Of the same sessions; empty for a method with one clock.
-    """
+    """One timing; sources of the ``current`` variants have not changed since."""
 
     file: str
     timing: Timing
     current: frozenset[str]
-    chained: frozenset[str]
-    times: Mapping[Key, SessionTimes]
-    alone: Mapping[Key, SessionTimes]
-    planned: frozenset[int]
-    wrong: Mapping[str, str]
-    two_clocks: Mapping[str, TwoClocks]
+
+    @property
+    def chained(self) -> frozenset[str]:
+        """The current variants that were timed in the regime that decides."""
+        return self.current & self.timing.chained
+
+    @cached_property
+    def times(self) -> Mapping[Key, SessionTimes]:
+        """Times of instances in the sessions that held steps and references side by side."""
+        return session_times(self.timing.together, self.timing.wrong)
+
+    @cached_property
+    def alone(self) -> Mapping[Key, SessionTimes]:
+        """Those in the sessions that held references only."""
+        return session_times(session for session in self.timing.sessions if session.alone)
+
+    @cached_property
+    def planned(self) -> frozenset[int]:
+        """Sessions that held every variant, before others followed for inconclusive verdicts."""
+        numbers = sorted(session.number for session in self.timing.together)
+        return frozenset(numbers[: self.timing.first_planned])
+
+    @cached_property
+    def two_clocks(self) -> Mapping[str, TwoClocks]:
+        """Of the sessions side by side; empty for a method with one clock."""
+        return two_clocks(self.timing.together)
 
     @property
     def clocks(self) -> Iterator[float]:
@@ -139,21 +135,6 @@ class TimedTogether:
             for series in session.series
             for mhz in series.mhz
         )
-
-
-def timed_together(file: str, timing: Timing, current: Collection[str]) -> TimedTogether:
-    numbers = sorted(session.number for session in timing.together)
-    return TimedTogether(
-        file=file,
-        timing=timing,
-        current=frozenset(current),
-        chained=frozenset(current) & timing.chained,
-        times=session_times(timing.together, timing.wrong),
-        alone=session_times(session for session in timing.sessions if session.alone),
-        planned=frozenset(numbers[: timing.first_planned]),
-        wrong=timing.wrong,
-        two_clocks=two_clocks(timing.together),
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,21 +315,22 @@ def _compared(steps: Sequence[Step], shape: str, table: str) -> Iterator[str]:
             yield step.parent
 
 
-def _against(record: F | None, fingerprint: str) -> EvidenceEntry[F]:
+def _against(record: F | None, fingerprint: str) -> Entry[F]:
     """Current where the record has this fingerprint, else stale; missing where there is none."""
     if record is None:
-        return EvidenceEntry(Status.MISSING)
-    current = record.fingerprint == fingerprint
-    return EvidenceEntry(Status.CURRENT if current else Status.STALE, record)
+        return Status.MISSING, None
+    if record.fingerprint != fingerprint:
+        return Status.STALE, None
+    return Status.CURRENT, record
 
 
 @dataclass(frozen=True)
 class _Common:
     """The parts of a variant's evidence that are the same at every shape."""
 
-    build: EvidenceEntry[Build]
+    build: Entry[Build]
     recorded: Mapping[str, Check]
-    checks: Mapping[str, EvidenceEntry[Check]]  # at the shapes of the study
+    checks: Mapping[str, Entry[Check]]  # at the shapes of the study
     drawn: UnseenShapes | None
     front_ends: tuple[str, ...]
     texts: Mapping[str, str]
@@ -397,7 +379,7 @@ class _EvidenceReader:
             shape=shape,
             parameters=parameters,
             timings=tuple(
-                timed_together(file, timing, self._current(timing, parameters))
+                TimedTogether(file, timing, self._current(timing, parameters))
                 for file, timing in timed
             ),
             variants={
@@ -411,13 +393,13 @@ class _EvidenceReader:
             else None,
         )
 
-    def _current(self, timing: Timing, parameters: Mapping[str, Parameter]) -> set[str]:
+    def _current(self, timing: Timing, parameters: Mapping[str, Parameter]) -> frozenset[str]:
         """Name the variants of a timing whose sources have not changed since."""
-        return {
+        return frozenset(
             name
             for name, fingerprint in timing.fingerprints.items()
             if name in self.study.variants and self.prints.at_shape(name, parameters) == fingerprint
-        }
+        )
 
     def _variant(
         self,
@@ -434,39 +416,47 @@ class _EvidenceReader:
         checks = common.checks
         if shape not in checks:  # a shape that was drawn
             checks = {**checks, shape: _against(common.recorded.get(shape), fingerprint)}
-        entry = self._capture_entry(index, fingerprint)
-        capture, damage = self._opened(entry.current) if opened else (None, "")
+        capture_state, current, damage = self._indexed(index, fingerprint)
+        capture = None
+        if opened and current:
+            try:
+                capture = self.reports.capture(
+                    self.folder, current.report, current.sha256, current.range
+                )
+            except BadCapture as error:  # it costs the variant its capture alone
+                capture_state, damage = Status.DAMAGED, error.message
+        kept = None if damage else current
         missing = [
             other
-            for other, check in checks.items()
-            if check.current is None and other != shape and other not in study.derived
+            for other, (_, check) in checks.items()
+            if check is None and other != shape and other not in study.derived
         ]
         always = [other for other in missing if study.shapes[other].always_checked]
         timed = [timing[name] for timing in prints if name in timing]
         timing_state = Status.CURRENT if fingerprint in timed else Status.STALE
-        newest = checks[shape].record
-        traced = _against(store.timeline_at(self.folder, shape, name), fingerprint).current
+        newest = common.recorded.get(shape)
+        _, traced = _against(store.timeline_at(self.folder, shape, name), fingerprint)
         return VariantEvidence(
             variant=name,
             title=study.variants[name].title,
             state={
-                "build": common.build.state,
-                "check": checks[shape].state,
+                "build": common.build[0],
+                "check": checks[shape][0],
                 "timing": timing_state if timed else Status.MISSING,
-                "capture": Status.DAMAGED if damage else entry.state,
+                "capture": capture_state,
             },
             correct=newest is not None and newest.status == CheckResult.CORRECT,
-            build=common.build.current,
-            checks={where: check.current for where, check in checks.items() if check.current},
-            check_states={where: check.state for where, check in checks.items()},
+            build=common.build[1],
+            checks={where: check for where, (_, check) in checks.items() if check},
+            check_states={where: state for where, (state, _) in checks.items()},
             due=tuple(always),
             unchecked=tuple(other for other in missing if other not in always),
-            index=None if damage else entry.current,
+            index=kept,
             capture=capture,
             figures=figures(capture.metrics) if capture else {},
             texts=common.texts if opened else {},
-            damage=damage or entry.why,
-            tables_only=bool(capture and entry.current and not self.kept[entry.current.report]),
+            damage=damage,
+            tables_only=bool(capture and kept and not self.kept[kept.report]),
             front_ends=common.front_ends,
             unseen=self._unseen(name) if shape not in study.derived else None,
             timeline=call_timeline(traced.launches) if traced else None,
@@ -495,43 +485,31 @@ class _EvidenceReader:
             )
         return self.common[name]
 
-    def _capture_entry(
+    def _indexed(
         self, index: CaptureIndex | None, fingerprint: str
-    ) -> EvidenceEntry[CaptureIndex]:
+    ) -> tuple[Status, CaptureIndex | None, str]:
         """Missing without the report and its tables; damaged where they are of another report."""
-        entry = _against(index, fingerprint)
-        if entry.current is None:
-            return entry
-        report = entry.current.report
+        state, current = _against(index, fingerprint)
+        if current is None:
+            return state, None, ""
+        report = current.report
         if report not in self.hashes:
             self.hashes[report], self.kept[report] = store.report_sha256(self.folder, report)
         if self.hashes[report] is None:
-            return EvidenceEntry(Status.MISSING)
-        if self.hashes[report] != entry.current.sha256:
-            return EvidenceEntry(Status.DAMAGED, entry.record, f"{report} {store.EXCHANGED}")
-        return entry
-
-    def _opened(self, index: CaptureIndex | None) -> tuple[Capture | None, str]:
-        """A capture, or why it cannot be read: that costs the variant its capture alone."""
-        if index is None:
-            return None, ""
-        try:
-            captured = self.reports.capture(self.folder, index.report, index.sha256, index.range)
-        except BadCapture as error:
-            return None, error.message
-        return captured, ""
+            return Status.MISSING, None, ""
+        if self.hashes[report] != current.sha256:
+            return Status.DAMAGED, None, f"{report} {store.EXCHANGED}"
+        return state, current, ""
 
     def _unseen(self, name: str) -> UnseenEvidence | None:
         drawn, step = self._common(name).drawn, self.study.ladder.step(name)
         if step is None or step.parent is None or drawn is None or not drawn.names:
             return None
         recorded = self._common(name).recorded
-        checks = {
-            shape: _against(
-                recorded.get(shape),
-                self.prints.at_shape(name, drawn.study.shapes[shape].parameters),
-            ).current
+        prints = {
+            shape: self.prints.at_shape(name, drawn.study.shapes[shape].parameters)
             for shape in drawn.names
         }
+        checks = {shape: _against(recorded.get(shape), mark)[1] for shape, mark in prints.items()}
         first = self.shape(drawn.names[0], [step.parent, name], study=drawn.study)
         return UnseenEvidence(checks, drawn.seed, first)

@@ -17,7 +17,7 @@ from workbench.evidence.records import CaptureIndex, Provenance, Series, Session
 from workbench.judge.findings import sentences
 from workbench.judge.ladder import environment, judge
 from workbench.judge.times import Throttling, throttling_warnings, timing_facts
-from workbench.load import LadderEvidence, timed_together
+from workbench.load import LadderEvidence, TimedTogether
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.command import INTERVAL, counting
 from workbench.study.config import Config
@@ -158,7 +158,7 @@ def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
     slowed = with_series(known, at)
     sessions = (msgspec.structs.replace(one, throttled=1.0) for one in slowed.sessions)
     throttled = msgspec.structs.replace(slowed, sessions=tuple(sessions))
-    taken = timed_together("s.json", throttled, {"fix", "base"})
+    taken = TimedTogether("s.json", throttled, frozenset({"fix", "base"}))
     facts = not_none(timing_facts(taken, ""))
     assert facts.throttling is not None
     assert (facts.throttling.variant, facts.throttling.sm_clock_mhz) == ("fix", 1500.0)

@@ -240,7 +240,7 @@ class Together:
         each = zip(commits, self.names(variant), self.sides, strict=True)
         for commit, name, (measured, failures) in each:
             timing, evidence = fullest_timing(measured, [name]), measured.variants[name]
-            why = timing.wrong.get(name, "") if timing else ""
+            why = timing.timing.wrong.get(name, "") if timing else ""
             yield replace(
                 commit,
                 figures=evidence.figures,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, median, pstdev, variance
@@ -64,6 +64,33 @@ class Ratio:
     sessions: int = 0
     cycles: Interval | None = None
     level: int = LEVEL
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends of the interval, or twice the ratio where there is none."""
+        low, high = (self.ratio if end is None else end for end in (self.low, self.high))
+        return low, high
+
+    @property
+    def other_level(self) -> int | None:
+        """The level where it is not the usual one."""
+        return None if self.level == LEVEL else self.level
+
+    @property
+    def at_level(self) -> str:
+        return f" at {self.level} %" if self.other_level else ""
+
+    @property
+    def words(self) -> str:
+        """``1.180x [1.170, 1.190]``, without what was not collected."""
+        if self.low is None or self.high is None:
+            return f"{self.ratio:.3f}x"
+        return f"{self.ratio:.3f}x [{self.low:.3f}, {self.high:.3f}]"
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """The ratio with its ends, as values of a finding."""
+        return {"ratio": self.ratio, "low": self.low, "high": self.high}
 
     @property
     def differs_in_cycles(self) -> bool:
@@ -235,37 +262,16 @@ def session_times(
     every = list(sessions)
     wrong = {name for name, clocks in two_clocks(every).items() if clocks.disagree}
     wrong |= {*wrong_outputs}
-    return _WhenAsked(
-        grouped(
-            ((series.variant, series.regime, series.control), (session, series))
-            for session in every
+    times: dict[Key, dict[int, tuple[InstanceTime, ...]]] = {}
+    for session in every:
+        measured = grouped(
+            ((series.variant, series.regime, series.control), instance_time(series))
             for series in session.series
             if series.variant not in wrong
         )
-    )
-
-
-class _WhenAsked(Mapping[Key, SessionTimes]):
-    """The times of each key from when they are first asked for: a verdict asks for few of them."""
-
-    def __init__(self, measured: Mapping[Key, Sequence[tuple[Session, Series]]]) -> None:
-        self._measured = measured
-        self._found: dict[Key, SessionTimes] = {}
-
-    def __getitem__(self, key: Key) -> SessionTimes:
-        if key not in self._found:
-            measured = self._measured[key]
-            by_session = grouped(
-                (session.number, instance_time(series)) for session, series in measured
-            )
-            self._found[key] = {number: tuple(times) for number, times in by_session.items()}
-        return self._found[key]
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._measured)
-
-    def __len__(self) -> int:
-        return len(self._measured)
+        for key, instances in measured.items():
+            times.setdefault(key, {})[session.number] = tuple(instances)
+    return times
 
 
 def adds_nothing(times: SessionTimes) -> bool:

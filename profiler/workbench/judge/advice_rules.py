@@ -897,20 +897,6 @@ def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
     )
 
 
-JUDGED = tuple(each for each in Verdict if each == Verdict.KEPT or each.is_rejected)
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A step that made a kind of change to its parent, and was kept or rejected at ``shape``."""
-
-    variant: str
-    parent: str
-    shape: str
-    kind: Change
-    verdict: Verdict
-
-
 def to_try(advice: Sequence[Advice] | None) -> tuple[Advice, ...] | None:
     """The first few, what only the caller can do and what was rejected on this variant last; None
     stays None: not collected.

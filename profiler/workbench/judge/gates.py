@@ -17,8 +17,7 @@ import msgspec
 
 from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
 from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
-from workbench.derive.speedup import LEVEL, OverRecordings, Ratio, TwoClocks, over_recordings
-from workbench.evidence.journal import Journal
+from workbench.derive.speedup import OverRecordings, Ratio, TwoClocks
 from workbench.evidence.records import (
     Build,
     CapturedKernel,
@@ -30,9 +29,17 @@ from workbench.evidence.records import (
     are_apart,
     measured_in,
 )
-from workbench.judge.advice_rules import Advice, Spot
+from workbench.judge.advice_rules import AdvisedKernel
 from workbench.judge.comparison import Comparison, compare
-from workbench.judge.findings import NOT_COLLECTED, Finding, finding, joined, number_of, suffix
+from workbench.judge.findings import (
+    NOT_COLLECTED,
+    Finding,
+    Value,
+    finding,
+    joined,
+    number_of,
+    suffix,
+)
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.times import (
     ShapeTimes,
@@ -41,7 +48,13 @@ from workbench.judge.times import (
     lost_time,
     main_timing,
 )
-from workbench.load import ShapeEvidence, TimedTogether, UnseenEvidence, VariantEvidence
+from workbench.load import (
+    LadderEvidence,
+    ShapeEvidence,
+    TimedTogether,
+    UnseenEvidence,
+    VariantEvidence,
+)
 from workbench.ncu.capture import Launched
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
@@ -84,6 +97,29 @@ class Gate:
         return None if self.state == GateState.OPEN else self.state == GateState.PASSED
 
 
+def gate(
+    name: str,
+    passed: bool | None,
+    code: str,
+    message: str,
+    **values: Value | Finding | tuple[Finding, ...] | None,
+) -> Gate:
+    """Make a gate with its finding; ``passed`` is None where there is no evidence for it."""
+    return Gate(name, state_of(passed), finding(code, message, **values))
+
+
+def state_of(passed: bool | None) -> GateState:
+    """The state of a gate that ``passed``; None is open."""
+    if passed is None:
+        return GateState.OPEN
+    return GateState.PASSED if passed else GateState.FAILED
+
+
+def not_collected(name: str, *, binding: bool = True) -> Gate:
+    """An open gate without any evidence."""
+    return Gate(name, GateState.OPEN, NOT_COLLECTED, binding)
+
+
 def correct_gate(
     checks: Mapping[str, Check],
     shape: str,
@@ -97,7 +133,7 @@ def correct_gate(
     that are always checked and were not (``due``) leave it open; others that were not are reported.
     """
     if shape not in checks:
-        return Gate(CORRECT, GateState.OPEN, NOT_COLLECTED)
+        return not_collected(CORRECT)
     wrong = next((name for name, c in checks.items() if c.status not in HARMLESS), None)
     if wrong is not None:
         return Gate(CORRECT, GateState.FAILED, failed_check(checks[wrong], wrong))
@@ -107,22 +143,22 @@ def correct_gate(
     if hidden:
         names = ", ".join(hidden)
         message = f"no longer supports {names}, which the ladder does not declare (drops)"
-        why = finding("correct.undeclared", message, shapes=hidden)
-        return Gate(CORRECT, GateState.FAILED, why)
+        return gate(CORRECT, False, "correct.undeclared", message, shapes=hidden)
     if due:
         return Gate(CORRECT, GateState.OPEN, _not_checked(due))
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
     largest = max((float(error) for error in errors if error is not None), default=None)
     error_text = ABSENT if largest is None else f"{largest:.2g}"
     others = f", not checked at {len(unchecked)} others" if unchecked else ""
-    why = finding(
+    return gate(
+        CORRECT,
+        True,
         "correct.everywhere",
         f"max error {error_text} over {len(errors)} shapes{others}",
         max_error=largest,
         shapes_checked=len(errors),
         shapes_not_checked=len(unchecked) or None,
     )
-    return Gate(CORRECT, GateState.PASSED, why)
 
 
 def unseen_gate(
@@ -146,20 +182,14 @@ def unseen_gate(
         return Gate(UNSEEN, GateState.FAILED, accurate.why)
     drawn = f"correct at shapes drawn with seed {unseen.seed}"
     if not timed and not due:
-        why = finding("unseen.correct", drawn, seed=unseen.seed)
-        return Gate(UNSEEN, GateState.PASSED, why)
+        return gate(UNSEEN, True, "unseen.correct", drawn, seed=unseen.seed)
     first = next(iter(unseen.checks))
     if due or over_parent is None or over_parent.high is None:
         return Gate(UNSEEN, GateState.OPEN, _not_checked(due or (first,)))
-    passed = over_parent.high >= 1 / gates.min_speedup
-    why = finding(
-        "unseen.speed",
-        f"{drawn}; {over_parent.ratio:.3f}x the parent's speed at {first}",
-        shape=first,
-        ratio=over_parent.ratio,
-        seed=unseen.seed,
-    )
-    return Gate(UNSEEN, GateState.PASSED if passed else GateState.FAILED, why)
+    passed, ratio = over_parent.high >= 1 / gates.min_speedup, over_parent.ratio
+    message = f"{drawn}; {ratio:.3f}x the parent's speed at {first}"
+    seed = unseen.seed
+    return gate(UNSEEN, passed, "unseen.speed", message, shape=first, ratio=ratio, seed=seed)
 
 
 def failed_check(check: Check, shape: str = "") -> Finding:
@@ -176,7 +206,7 @@ def _not_checked(shapes: Iterable[str]) -> Finding:
 def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     """It must compile, by default without a warning and without spilled registers."""
     if build is None:
-        return Gate(COMPILER, GateState.OPEN, NOT_COLLECTED)
+        return not_collected(COMPILER)
     spilled = sum(k.spill_store_bytes + k.spill_load_bytes for k in build.kernels)
     spills = finding("compiler.spills", f"{spilled} bytes of register spills", spill_bytes=spilled)
     if build.error:
@@ -186,16 +216,15 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
     if spilled and not gates.allow_spills:
         return Gate(COMPILER, GateState.FAILED, spills)
     if not build.kernels:
-        why = finding("compiler.nothing_compiled", "nothing of it was compiled here")
-        return Gate(COMPILER, GateState.PASSED, why)
+        message = "nothing of it was compiled here"
+        return gate(COMPILER, True, "compiler.nothing_compiled", message)
     allowed = (*([_warning(build)] if build.warnings else []), *([spills] if spilled else []))
     if allowed:
         message = f"allowed here: {joined(allowed, '; ')}"
-        why = finding("compiler.allowed", message, findings=allowed)
-        return Gate(COMPILER, GateState.PASSED, why)
+        return gate(COMPILER, True, "compiler.allowed", message, findings=allowed)
     by = tuple(dict.fromkeys(k.compiler for k in build.kernels if k.compiler))
     message = f"no warning, no spill{', by ' if by else ''}{', '.join(by)}"
-    return Gate(COMPILER, GateState.PASSED, finding("compiler.clean", message, by=by))
+    return gate(COMPILER, True, "compiler.clean", message, by=by)
 
 
 def compiler_failed(message: str) -> Finding:
@@ -260,10 +289,8 @@ def alone_state(alone: Ratio | None, gates: Gates) -> GateState:
     least = min(1.0, gates.min_speedup)
     if alone is None:
         return GateState.PASSED
-    low, high = (alone.ratio if end is None else end for end in (alone.low, alone.high))
-    if low >= least:
-        return GateState.PASSED
-    return GateState.FAILED if high < least else GateState.OPEN
+    low, high = alone.ends
+    return state_of(True if low >= least else False if high < least else None)
 
 
 def faster_gate(
@@ -288,46 +315,41 @@ def faster_gate(
     if over_parent is None:
         return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
     if over_parent.low is None:
-        why = finding("faster.one_session", "one session: its interval is not collected")
-        return Gate(FASTER, GateState.OPEN, why)
+        message = "one session: its interval is not collected"
+        return gate(FASTER, None, "faster.one_session", message)
     passed = over_parent.low >= gates.min_speedup
     state = alone_state(alone, gates)
     if passed and alone is not None and state != GateState.PASSED:
         code, judged = "faster.alone_open", "too uncertain to call it faster"
         if state == GateState.FAILED:
             code, judged = "faster.not_alone", "not faster"
-        ends = ""
-        if alone.low is not None and alone.high is not None:
-            ends = f" [{alone.low:.3f}, {alone.high:.3f}]"
-        message = f"alone, at the power limit, {alone.ratio:.3f}x{ends} of its parent: {judged}"
-        why = finding(code, message, ratio=alone.ratio, low=alone.low, high=alone.high)
-        return Gate(FASTER, state, why)
+        message = f"alone, at the power limit, {alone.words} of its parent: {judged}"
+        return Gate(FASTER, state, finding(code, message, **alone.numbers))
     if passed and across and across.recordings > 1 and (across.low or 0.0) < gates.min_speedup:
         message = (
             f"over {across.recordings} recordings {across.ratio:.3f}x [{across.low or 0.0:.3f}, "
             f"{across.high or 0.0:.3f}] of its parent: lower end < {gates.min_speedup:.4g}x"
         )
         values = {"low": across.low, "high": across.high, "recordings": across.recordings}
-        why = finding(RECORDINGS, message, ratio=across.ratio, **values)
-        return Gate(FASTER, GateState.OPEN, why)
-    level = None if over_parent.level == LEVEL else over_parent.level
+        return gate(FASTER, None, RECORDINGS, message, ratio=across.ratio, **values)
     unfounded = corrects and not fails_at
     message = (
-        f"lower end{f' at {level} %' if level else ''} {over_parent.low:.3f}x "
+        f"lower end{over_parent.at_level} {over_parent.low:.3f}x "
         f"{'≥' if passed else '<'} {gates.min_speedup:.4g}x over the parent"
         f"{f', which fails its check at {fails_at}' if fails_at else ''}"
         f"{'; a bug fix, but no recorded check shows the bug' if unfounded else ''}"
     )
-    why = finding(
+    return gate(
+        FASTER,
+        passed,
         "faster.reached" if passed else "faster.below",
         message,
         low=over_parent.low,
         least=gates.min_speedup,
-        level=level,
+        level=over_parent.other_level,
         fails_at=fails_at,
         unfounded=unfounded or None,
     )
-    return Gate(FASTER, GateState.PASSED if passed else GateState.FAILED, why)
 
 
 def verdict(gates: Sequence[Gate], over_parent: Ratio | None, limits: Gates) -> Verdict:
@@ -397,8 +419,8 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
     varies = tuple(shape for shape, check in checks.items() if check.varies)
     if accuracy is None:
         message = f"no error of the reference to compare with{_varying(varies)}"
-        absent = finding("accurate.not_collected", message, varies=varies)
-        return Gate(ACCURATE, GateState.OPEN, absent, binding=False)
+        code = "accurate.not_collected"
+        return replace(gate(ACCURATE, None, code, message, varies=varies), binding=False)
     within = accuracy.times_reference <= gates.max_error
     passed = within or accuracy.rounding
     # The reference is exact at these shapes, or does not support them.
@@ -414,7 +436,9 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
         f"{', which is no more than rounding' if passed and not within else ''}"
         f"{'; not collected at ' if unknown else ''}{', '.join(unknown)}{_varying(varies)}"
     )
-    why = finding(
+    return gate(
+        ACCURATE,
+        passed,
         "accurate.within" if passed else "accurate.beyond",
         message,
         times_reference=accuracy.times_reference,
@@ -426,22 +450,10 @@ def accuracy_gate(checks: Mapping[str, Check], gates: Gates, reference: str) -> 
         not_collected=unknown,
         varies=varies,
     )
-    return Gate(ACCURATE, GateState.PASSED if passed else GateState.FAILED, why)
 
 
 def _varying(shapes: Sequence[str]) -> str:
     return f"; results differ from run to run at {', '.join(shapes)}" if shapes else ""
-
-
-def given_up(checks: Mapping[str, Check], parents: Mapping[str, Check]) -> tuple[str, ...]:
-    """Shapes at which the parent is correct and the step says that it does not support them."""
-    return tuple(
-        shape
-        for shape, check in checks.items()
-        if check.status == CheckResult.UNSUPPORTED
-        and shape in parents
-        and parents[shape].status == CheckResult.CORRECT
-    )
 
 
 def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
@@ -459,8 +471,8 @@ def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
     if not build.kernels or captured.state == GateState.FAILED:
         return captured
     message = f"{compiled.why.message}; of the others: {captured.why.message}"
-    both = finding("compiler.of_several", message, here=compiled.why, others=captured.why)
-    return Gate(COMPILER, compiled.state, both)
+    whys = {"here": compiled.why, "others": captured.why}
+    return gate(COMPILER, True, "compiler.of_several", message, **whys)
 
 
 def captured_gate(
@@ -475,12 +487,12 @@ def captured_gate(
     by = compiled_by(front_ends)
     if not kernels and "registers" not in figures:
         message = f"not collected: compiled {by.message}, and not captured"
-        absent = finding("compiler.not_captured", message, by=by)
-        return Gate(COMPILER, GateState.OPEN, absent, binding=False)
+        absent = gate(COMPILER, None, "compiler.not_captured", message, by=by)
+        return replace(absent, binding=False)
     if not kernels:
         most = int(figures["registers"].value)
         message = f"{most} registers, spills {ABSENT} in the capture; compiled {by.message}"
-        return Gate(COMPILER, GateState.PASSED, finding(CAPTURED, message, registers=most, by=by))
+        return gate(COMPILER, True, CAPTURED, message, registers=most, by=by)
     counted = [k.spill_instructions for k in kernels if k.spill_instructions is not None]
     registers = [k.registers for k in kernels if k.registers is not None]
     spilled, least, most = sum(counted), min(registers, default=0), max(registers, default=0)
@@ -490,7 +502,10 @@ def captured_gate(
         spills = f"spills {ABSENT}"
     else:
         spills = f"{spilled} instructions that spill" if spilled else "no spills"
-    why = finding(
+    failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
+    return gate(
+        COMPILER,
+        not failed,
         CAPTURED,
         f"{f'{least} to ' if least != most else ''}{f'{most} registers, ' if registers else ''}"
         f"{f'{shared} bytes of shared memory, ' if shared else ''}{spills} in the capture; "
@@ -501,8 +516,6 @@ def captured_gate(
         spill_instructions=spilled if is_known else None,
         by=by,
     )
-    failed = spilled and not gates.allow_spills and tuple(front_ends) != (LIBRARY,)
-    return Gate(COMPILER, GateState.FAILED if failed else GateState.PASSED, why)
 
 
 CAPTURED = "compiler.captured"
@@ -518,9 +531,6 @@ def compiled_by(front_ends: Sequence[str]) -> Finding:
     return finding("made_by.front_ends", message, front_ends=tuple(front_ends))
 
 
-COMPARED_GATE = "compared with"
-
-
 def cross_check_gates(case: Case) -> tuple[Gate, ...]:
     return (
         kernels_gate(case),
@@ -534,12 +544,11 @@ def cross_check_gates(case: Case) -> tuple[Gate, ...]:
 def compared_gates(compared: Iterable[Case]) -> Iterator[Gate]:
     """Give a failed gate for each case whose time is contradicted: a ratio over it is wrong."""
     for case in compared:
-        gate = duration_gate(case)
-        contradicts = gate.why if gate.state == GateState.FAILED else slowed(case)
-        if contradicts:
-            message = f"{case.variant} has a wrong time: {contradicts.message}"
-            why = finding("compared", message, variant=case.variant, why=contradicts)
-            yield Gate(COMPARED_GATE, GateState.FAILED, why)
+        duration = duration_gate(case)
+        why = duration.why if duration.state == GateState.FAILED else slowed(case)
+        if why:
+            message = f"{case.variant} has a wrong time: {why.message}"
+            yield gate("compared with", False, "compared", message, variant=case.variant, why=why)
 
 
 def kernels_gate(case: Case) -> Gate:
@@ -549,12 +558,12 @@ def kernels_gate(case: Case) -> Gate:
         line = unchecked.refused_at
         waits = f", which waits for the GPU at {line}" if line else ""
         message = f"no CUDA graph can capture a call{waits}: its time, in a stream, is unchecked"
-        return Gate(KERNELS, GateState.OPEN, finding(UNCHECKED, message, line=line))
+        return gate(KERNELS, None, UNCHECKED, message, line=line)
     if nodes is None or launched is None:
-        return Gate(KERNELS, GateState.OPEN, NOT_COLLECTED)
+        return not_collected(KERNELS)
     if not nodes:
-        why = finding("kernels.empty_graph", "the timed graph is empty: it launched nothing")
-        return Gate(KERNELS, GateState.FAILED, why)
+        message = "the timed graph is empty: it launched nothing"
+        return gate(KERNELS, False, "kernels.empty_graph", message)
     ways = case.timing.ways.get(case.variant, ()) if case.timing else ()
     every: list[Counter[Signature]] = [
         Counter((n.kernel, n.grid, n.block) for n in way if n.kind == NodeKind.KERNEL)
@@ -568,13 +577,9 @@ def kernels_gate(case: Case) -> Gate:
             f"timed and not captured: {joined(not_captured)}" if not_captured else "",
             f"captured and not timed: {joined(not_timed)}" if not_timed else "",
         ]
-        why = finding(
-            "kernels.differ",
-            "; ".join(filter(None, parts)),
-            not_captured=not_captured,
-            not_timed=not_timed,
-        )
-        return Gate(KERNELS, GateState.FAILED, why)
+        differing = {"not_captured": not_captured, "not_timed": not_timed}
+        message = "; ".join(filter(None, parts))
+        return gate(KERNELS, False, "kernels.differ", message, **differing)
     others = Counter(node.kind for node in nodes if node.kind != NodeKind.KERNEL)
     count = len(every) if ways else None
     message = f"{number_of(timed.total(), 'kernel')} timed as captured" + "".join(
@@ -583,14 +588,9 @@ def kernels_gate(case: Case) -> Gate:
         if others[kind]
     )
     message += f", one of {count} ways that instances chose" if count else ""
-    why = finding(
-        "kernels.as_captured",
-        message,
-        kernels=timed.total(),
-        ways=count,
-        **{f"{kind}s": number for kind, number in others.items()},
-    )
-    return Gate(KERNELS, GateState.PASSED, why)
+    numbers = {"kernels": timed.total(), "ways": count}
+    numbers |= {f"{kind}s": number for kind, number in others.items()}
+    return gate(KERNELS, True, "kernels.as_captured", message, **numbers)
 
 
 Signature = tuple[str, tuple[int, ...], tuple[int, ...]]
@@ -614,14 +614,15 @@ def outputs_gate(case: Case) -> Gate:
     if not audits:
         witnesses = case.timing.witnesses if case.timing else ()
         impossible = any(not witness.anchor for witness in witnesses)
-        return Gate(OUTPUTS, GateState.OPEN, NOT_COLLECTED, binding=not impossible)
+        return not_collected(OUTPUTS, binding=not impossible)
     wrong = next((audit.why for audit in audits if audit.why), "")
     if wrong:
-        why = finding("outputs.wrong", f"wrong while it was timed: {wrong}", text=wrong)
-        return Gate(OUTPUTS, GateState.FAILED, why)
+        return gate(
+            OUTPUTS, False, "outputs.wrong", f"wrong while it was timed: {wrong}", text=wrong
+        )
     number = int(added(audit.outputs for audit in audits))
     message = f"{number_of(number, 'output')} of timed calls were right"
-    return Gate(OUTPUTS, GateState.PASSED, finding("outputs.right", message, outputs=number))
+    return gate(OUTPUTS, True, "outputs.right", message, outputs=number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -703,8 +704,8 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
     if not any(series.by_events for many in every for series in many):
         return ()
     if case.clocks is None:
-        return (Gate(CLOCKS, GateState.OPEN, NOT_COLLECTED),)
-    state = GateState.OPEN if case.clocks.disagree else GateState.PASSED
+        return (not_collected(CLOCKS),)
+    state = state_of(None if case.clocks.disagree else True)
     return (Gate(CLOCKS, state, clocks_finding(case.clocks)),)
 
 
@@ -758,21 +759,16 @@ def duration_gate(case: Case) -> Gate:
     time = added_time(case)
     under_ncu = profiled(case, time.ghz if time else None)
     if time is None or under_ncu is None:
-        return Gate(DURATION_GATE, GateState.OPEN, NOT_COLLECTED)
-    took = time.microseconds
+        return not_collected(DURATION_GATE)
+    took, ncu = time.microseconds, under_ncu.longest
     least = LEAST_SHARE * under_ncu.from_caches - UNDER_NCU_US
+    code, message = "duration.below", f"{_a_call(took, ncu)}: at least {least:.2f} µs it must be"
     if took < least:
-        why = finding(
-            "duration.below",
-            f"{_a_call(took, under_ncu.longest)}: at least {least:.2f} µs it must be",
-            microseconds=took,
-            ncu_us=under_ncu.longest,
-            least_us=least,
-        )
-        return Gate(DURATION_GATE, GateState.FAILED, why)
+        values = {"microseconds": took, "ncu_us": ncu, "least_us": least}
+        return gate(DURATION_GATE, False, code, message, **values)
+    values = {"microseconds": took, "ncu_us": under_ncu.total}
     message = _a_call(took, under_ncu.total)
-    why = finding("duration.accounted", message, microseconds=took, ncu_us=under_ncu.total)
-    return Gate(DURATION_GATE, GateState.PASSED, why)
+    return gate(DURATION_GATE, True, "duration.accounted", message, **values)
 
 
 # Recorded calls take 1.12 times what all launches take under ncu at most, and 15 % less than this
@@ -825,16 +821,16 @@ def work_gate(case: Case) -> Gate:
     """The capture did what one call needs, and the call was not faster than the GPU can be."""
     work, capture = case.work, case.evidence.capture
     if work is None or capture is None or not case.evidence.was_profiled:
-        return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
+        return not_collected(WORK)
     results = [_operations(case, work), _bytes(case, work), _reads(case, work), _floor(case, work)]
     checked = [result for result in results if result is not None]
     for state in (GateState.FAILED, GateState.OPEN):
         if first := next((result for result in checked if result.state == state), None):
             return first
     if not checked:
-        return Gate(WORK, GateState.OPEN, NOT_COLLECTED)
+        return not_collected(WORK)
     whys = tuple(result.why for result in checked)
-    return Gate(WORK, GateState.PASSED, finding("work.done", joined(whys), findings=whys))
+    return gate(WORK, True, "work.done", joined(whys), findings=whys)
 
 
 def _operations(case: Case, work: Work) -> Gate | None:
@@ -860,15 +856,14 @@ def _bytes(case: Case, work: Work) -> Gate | None:
     launched = case.launched
     if not work.bytes or not launched or any(x.l2_bytes is None for x in launched):
         return None
-    gate = _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
-    if gate.state == GateState.FAILED and _has_others(case):
+    moved = _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
+    if moved.state == GateState.FAILED and _has_others(case):
         message = (
-            f"{gate.why.values['ratio']:.2f} times the bytes through L2 that it needs; copies or "
+            f"{moved.why.values['ratio']:.2f} times the bytes through L2 that it needs; copies or "
             "memsets may do the others, and ncu does not see them"
         )
-        why = finding("work.bytes_unseen", message, **gate.why.values)
-        return replace(gate, state=GateState.OPEN, why=why)
-    return gate
+        return gate(WORK, None, "work.bytes_unseen", message, **moved.why.values)
+    return moved
 
 
 def _reads(case: Case, work: Work) -> Gate | None:
@@ -900,8 +895,8 @@ def _reads(case: Case, work: Work) -> Gate | None:
             f"{read:.3g} B from DRAM, of {inputs:.3g} of inputs of which L2 can hold all but "
             f"{needed:.3g}: reads are missing"
         )
-    why = finding(code, message, done=read, needed=needed, inputs=inputs, ratio=read / inputs)
-    return Gate(WORK, GateState.FAILED if is_missing else GateState.PASSED, why)
+    values = {"done": read, "needed": needed, "inputs": inputs, "ratio": read / inputs}
+    return gate(WORK, not is_missing, code, message, **values)
 
 
 def _has_others(case: Case) -> bool:
@@ -916,8 +911,8 @@ def _at_least(done: float, needed: float, what: str) -> Gate:
     if is_missing:
         code = f"work.{what}_missing"
         message = f"{done:.3g} {unit} of {needed:.3g} that one call needs: {counted} are missing"
-    why = finding(code, message, done=done, needed=needed, ratio=done / needed)
-    return Gate(WORK, GateState.FAILED if is_missing else GateState.PASSED, why)
+    values = {"done": done, "needed": needed, "ratio": done / needed}
+    return gate(WORK, not is_missing, code, message, **values)
 
 
 def _floor(case: Case, work: Work) -> Gate | None:
@@ -938,10 +933,10 @@ def _floor(case: Case, work: Work) -> Gate | None:
     took = time.microseconds
     if took < floor:
         message = f"{took:.3g} µs, where the GPU needs {floor:.3g} µs for its {what} alone"
-        why = finding("work.too_fast", message, microseconds=took, least_us=floor, unit=what)
-        return Gate(WORK, GateState.FAILED, why)
-    why = finding("work.floor", f"the GPU's floor is {floor:.3g} µs", least_us=floor)
-    return Gate(WORK, GateState.PASSED, why)
+        values: dict[str, Value] = {"microseconds": took, "least_us": floor, "unit": what}
+        return gate(WORK, False, "work.too_fast", message, **values)
+    message = f"the GPU's floor is {floor:.3g} µs"
+    return gate(WORK, True, "work.floor", message, least_us=floor)
 
 
 INTERFERENCE = "interference"
@@ -953,7 +948,7 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     was not timed beside them, since a study may have shapes that it does not support.
     """
     if timing is None:
-        return Gate(INTERFERENCE, GateState.OPEN, NOT_COLLECTED)
+        return not_collected(INTERFERENCE)
     if (reference, Regime.CHAINED, False) not in timing.times:
         lost = lost_time(timing, reference)
         absent = f"not collected: {reference} was not timed beside it"
@@ -962,10 +957,9 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     beside = interference_of(timing, reference)
     if beside is None:
         absent = f"{reference} alone: not collected"
-        why = finding("interference.not_alone", absent, reference=reference)
-        return Gate(INTERFERENCE, GateState.OPEN, why)
-    state = GateState.OPEN if beside.is_off else GateState.PASSED
-    return Gate(INTERFERENCE, GateState.FAILED if beside.is_disturbed else state, beside.said())
+        return gate(INTERFERENCE, None, "interference.not_alone", absent, reference=reference)
+    passed = False if beside.is_disturbed else None if beside.is_off else True
+    return Gate(INTERFERENCE, state_of(passed), beside.said())
 
 
 def referee_gate(
@@ -987,8 +981,8 @@ def referee_gate(
             why = finding("referee.unmeasured", message, text=witness.unmeasured)
         return (Gate(REFEREE, GateState.OPEN, why, binding=not (witness and not witness.anchor)),)
     if witness.microseconds is None:
-        why = finding("referee.idle", "a call of it adds no time to its neighbours")
-        return (Gate(REFEREE, GateState.OPEN, why),)
+        message = "a call of it adds no time to its neighbours"
+        return (gate(REFEREE, None, "referee.idle", message),)
     figures = {
         "microseconds": stamps,
         "by_referee": witness.microseconds,
@@ -996,18 +990,18 @@ def referee_gate(
         "ratio": _ratio_by_referee(witnesses, step.parent, step.variant),
     }
     seen = f"{witness.microseconds:.3g} µs by the referee's clock, {stamps:.3g} µs in sessions"
-    state, code = GateState.PASSED, "referee.agrees"
+    code = "referee.agrees"
     if are_apart(stamps, witness.microseconds, anchors_apart(timing, witness)):
-        state, code, seen = GateState.OPEN, "referee.differs", f"the times differ: {seen}"
+        code, seen = "referee.differs", f"the times differ: {seen}"
     elif over_parent and speed_verdict(over_parent, limits) == Verdict.KEPT:
         ratio, least = figures["ratio"], least_by_referee(limits.min_speedup)
         if ratio is None:
-            state, code, seen = GateState.OPEN, "referee.parent", f"not collected of {step.parent}"
+            code, seen = "referee.parent", f"not collected of {step.parent}"
         elif ratio < least:
-            state, code = GateState.OPEN, "referee.no_gain"
+            code = "referee.no_gain"
             seen = f"the referee sees {ratio:.3f}x of its parent, not {least:.4g}x; {seen}"
     message = f"{seen}; {number_of(witness.audits, 'call')} of it were right"
-    return (Gate(REFEREE, state, finding(code, message, **figures)),)
+    return (gate(REFEREE, code == "referee.agrees" or None, code, message, **figures),)
 
 
 def anchors_apart(timing: Timing, witness: Witness) -> float:
@@ -1043,24 +1037,17 @@ Views = Mapping[str, "View"]  # by shape
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One shape, with what follows of each capture alone.
+    """One shape of the ``whole`` evidence, and what advice is given on: variants with a capture."""
 
-    between: How much a ratio varies between recordings, see ``known_between``.
-    ceilings: Those measured on the GPU's model, by id.
-    advice: By variant with a capture: kinds of change to try, whatever was tried since; None
-        where the capture has nothing to judge by.
-    hottest: By variant with a capture: the line with the most stall time.
-    """
-
+    whole: LadderEvidence
+    config: Config
     evidence: ShapeEvidence
     times: ShapeTimes
-    between: float | None
-    ladder: Ladder
-    config: Config
-    ceilings: Mapping[str, float]
-    journal: Journal | None
-    advice: Mapping[str, tuple[Advice, ...] | None]
-    hottest: Mapping[str, Spot | None]
+    advised: Mapping[str, AdvisedKernel]
+
+    @property
+    def ladder(self) -> Ladder:
+        return self.whole.ladder
 
     @property
     def shape(self) -> str:
@@ -1094,66 +1081,55 @@ class View:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class StepJudgement:
-    """The verdict on a step, with all that decided it.
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The verdict on a step, None for what is no step that is judged, with all that decided it.
 
-    gates, verdict, over_parent, predictions, shapes_dropped: By the evidence at the shape that
-        decides, ``judged_at`` if that is another than its table's.
-    comparison: Its capture with its parent's, at ``compared_at`` if that is another shape.
+    ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
+    the table's, and ``deciding_speedup`` is the ratio over the parent there. ``shapes_dropped`` are
+    shapes that the parent supports and the step does not. ``against_parent_at`` is that shape where
+    the captures behind ``against_parent`` are of it too.
     """
 
-    step: Step
-    verdict: Verdict | None
-    comparison: Comparison | None
-    compared_at: str
+    verdict: Verdict | None = None
     gates: tuple[Gate, ...] = ()
-    over_parent: Ratio | None = None
+    deciding_speedup: Ratio | None = None
     predictions: tuple[PredictionOutcome, ...] = ()
     shapes_dropped: tuple[str, ...] = ()
     judged_at: str = ""
+    against_parent: Comparison | None = None
+    against_parent_at: str = ""
 
 
-def judge_step(views: Views, view: View, step: Step) -> StepJudgement:
+def judge_step(views: Views, view: View, step: Step) -> Judgement:
     """Judge a step of the table of ``view``, at its own shape where it has one."""
     deciding = views[step.shape] if step.shape else view
-    elsewhere = deciding is not view
+    elsewhere = deciding.shape if deciding is not view else ""
     status, problem = standing(view.variant(step.variant), view.shape)
     gates, ruling, over_parent = judged_at_shape(deciding, step)
-    comparison, compared = _against_parent(view, deciding, step, status)
-    compared_at = compared.shape if compared is not view else ""
+    comparison, compared_at = None, ""
+    if step.parent and elsewhere:
+        comparison = deciding.compare(step.parent, step.variant, f" at {elsewhere}")
+        compared_at = elsewhere if comparison else ""
+    if step.parent and comparison is None and status == Status.CURRENT:
+        comparison = view.compare(step.parent, step.variant)
     if status == Status.STALE and not elsewhere:
         ruling = ruling if ruling == Verdict.BASELINE else Verdict.INCONCLUSIVE
-        return StepJudgement(step, ruling, comparison, compared_at)
+        return Judgement(verdict=ruling, against_parent=comparison)
     unsupported = problem and problem.values.get("status") == CheckResult.UNSUPPORTED.value
     if unsupported and ruling != Verdict.BASELINE and not elsewhere:
         ruling = None  # not supporting a shape is no fault
-    return StepJudgement(
-        step=step,
+    predicted, journal = partial(_predicted_figure, deciding), view.whole.journal
+    return Judgement(
         verdict=ruling,
-        comparison=comparison,
-        compared_at=compared_at,
         gates=gates,
-        over_parent=over_parent,
-        predictions=judge_predictions(step, partial(_predicted_figure, deciding), deciding.journal),
+        deciding_speedup=over_parent,
+        predictions=judge_predictions(step, predicted, journal),
         shapes_dropped=_shapes_dropped(deciding, step),
-        judged_at=deciding.shape if elsewhere else "",
+        judged_at=elsewhere,
+        against_parent=comparison,
+        against_parent_at=compared_at,
     )
-
-
-def _against_parent(
-    view: View, deciding: View, step: Step, status: Status
-) -> tuple[Comparison | None, View]:
-    """Compare captures at the shape that decides, else those of the table."""
-    if step.parent is None:
-        return None, view
-    if deciding is not view:
-        comparison = deciding.compare(step.parent, step.variant, f" at {deciding.shape}")
-        if comparison is not None:
-            return comparison, deciding
-    if status != Status.CURRENT:
-        return None, view
-    return view.compare(step.parent, step.variant), view
 
 
 def judged_at_shape(
@@ -1189,21 +1165,20 @@ def judged_at_shape(
         gates.append(unseen_gate(unseen, over, config, reference, timed=bool(parents)))
     if not parents:
         message = f"{step.parent}, which fails its check at {fails_at}, has no time"
-        why = finding("faster.parent_untimed", message, parent=step.parent, fails_at=fails_at)
-        gates.append(Gate(FASTER, GateState.PASSED, why))
+        values: dict[str, Value] = {"parent": step.parent, "fails_at": fails_at or ""}
+        gates.append(gate(FASTER, True, PARENT_UNTIMED, message, **values))
         return tuple(gates), verdict(gates, None, limits), None
     over, alone, absent, idle = view.times.over_parent(step.parent, step.variant)
-    ratios: list[Ratio] = []
-    gpus = 0
+    across = None
     if over:
-        ratios, gpus = view.times.recorded(view.journal, (step.parent, step.variant), over)
+        across = view.times.over_recordings(view.whole, (step.parent, step.variant), over)
     gates.append(
         faster_gate(
             over,
             limits,
             absent,
             alone=alone,
-            across=over_recordings(ratios, view.between, gpus) if ratios else None,
+            across=across,
             idle=idle,
             corrects=bool(step.corrects),
             fails_at=fails_at,
@@ -1237,7 +1212,10 @@ def _shapes_dropped(view: View, step: Step) -> tuple[str, ...]:
     """Shapes that the parent supports and the step does not."""
     if step.parent is None:
         return ()
-    return given_up(view.variant(step.variant).checks, view.variant(step.parent).checks)
+    checks, parents = (view.variant(name).checks for name in (step.variant, step.parent))
+    supported = {name for name, check in parents.items() if check.status == CheckResult.CORRECT}
+    refused = (name for name, check in checks.items() if check.status == CheckResult.UNSUPPORTED)
+    return tuple(name for name in refused if name in supported)
 
 
 def _not_compared(view: View, step: Step) -> tuple[str, ...]:
@@ -1268,7 +1246,7 @@ def case_of(view: View, variant: str, beside: str | None = None) -> Case:
         evidence=view.variant(variant),
         timing=together.timing if together else None,
         work=view.evidence.work,
-        ceilings=view.ceilings,
+        ceilings=view.whole.ceilings,
         clocks=together.two_clocks.get(variant) if together else None,
     )
 

@@ -34,10 +34,8 @@ from workbench.evidence.records import (
     timing_name,
 )
 from workbench.judge.advice_rules import (
-    JUDGED,
     Advice,
     Spot,
-    Trial,
     Tried,
     advise,
     subject,
@@ -47,8 +45,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, finding, joined, suffix
 from workbench.judge.gates import (
     Accuracy,
-    Gate,
-    StepJudgement,
+    Judgement,
     View,
     Views,
     accuracy_of,
@@ -56,7 +53,7 @@ from workbench.judge.gates import (
     judge_step,
     standing,
 )
-from workbench.judge.predictions import PredictionOutcome, Score, score
+from workbench.judge.predictions import Score, score
 from workbench.judge.times import (
     AcrossShapes,
     InRegime,
@@ -87,6 +84,7 @@ from workbench.words import (
     CLOCK_TOLERANCE,
     GENERATED_ROOT,
     VIRTUAL_ROOT,
+    Change,
     CheckResult,
     Origin,
     Parameter,
@@ -101,19 +99,13 @@ TABLE_ROWS = 20  # of steps, where not all are asked for
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(Judgement):
     """One variant. Without current evidence its figures are absent, and ``problem`` says why.
 
-    ``evidence_state`` is that of build, check, timing and capture. ``verdict`` is None but for
-    steps that are judged.
+    ``evidence_state`` is that of build, check, timing and capture. ``regimes`` has its times and
+    ratios in each. ``call`` are what one call is made of. ``no_source_lines`` says that its capture
+    has no source lines, and why.
 
-    ``judged_at`` names the shape that gates, verdict and predictions are about where that is not
-    the table's, and ``deciding_speedup`` is the ratio over the parent there; else it is
-    ``over_parent``. ``regimes`` has its times and ratios in each. ``call`` are what one call is
-    made of, ``shapes_dropped`` the shapes that its parent supports and it does not.
-    ``no_source_lines`` says that its capture has no source lines, and why.
-
-    ``against_parent_at`` is that shape where the captures behind ``against_parent`` are of it too.
     ``chosen`` is the fastest of those that a choice picks from, and ``over_chosen`` the ratio over
     it. ``needs`` is the package without which a reference is not measured. ``advice`` is all that
     could be tried next, see ``to_try``; None is not collected. ``hottest`` is the line with the
@@ -129,25 +121,17 @@ class Row:
     regimes: Mapping[Regime, InRegime] = field(default_factory=dict)
     call: tuple[GraphNode, ...] = ()
     accuracy: Accuracy | None = None
-    shapes_dropped: tuple[str, ...] = ()
     figures: Mapping[str, Figure] = field(default_factory=dict)
     stalls: Mapping[str, float] = field(default_factory=dict)
     occupancy_limiters: tuple[str, ...] = ()
     bottlenecks: tuple[Bottleneck, ...] = ()
     roofline: Point | None = None
-    gates: tuple[Gate, ...] = ()
-    verdict: Verdict | None = None
-    predictions: tuple[PredictionOutcome, ...] = ()
     kernels: tuple[str, ...] = ()
     capture: str = ""
     tables_only: bool = False  # the report of the capture was not kept
     no_source_lines: Finding | None = None
     checks: Mapping[str, Check] = field(default_factory=dict)
     build: Build | None = None
-    against_parent: Comparison | None = None
-    judged_at: str = ""
-    deciding_speedup: Ratio | None = None
-    against_parent_at: str = ""
     needs: str = field(default="", repr=False)
     role: Role = field(default=Role.STEP, repr=False)
     chosen: str = field(default="", repr=False)
@@ -278,9 +262,6 @@ class Recordings:
         return self.noted + self.unnoted
 
 
-NO_RECORDINGS = Recordings()
-
-
 @dataclass(frozen=True)
 class Ablation:
     """A ladder and its references at one shape; ``source`` is where its figures come from.
@@ -318,7 +299,7 @@ class Ablation:
     measured: Mapping[str, float] = field(default_factory=dict)
     ladders: tuple[ShapeLadder, ...] = ()
     timing: TimingFacts | None = None
-    recordings: Recordings = NO_RECORDINGS
+    recordings: Recordings = Recordings()
     work: Work | None = None
     claimed: OverRecordings | None = None
     shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
@@ -549,9 +530,7 @@ def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> Ov
         return None
     if best.claimed is not None and best.claimed is not over:
         return over_recordings([best.claimed], evidence.between, between_of=elsewhere)
-    names = (best.chained.fastest, best.variant)
-    ratios, gpus = times.recorded(evidence.journal, names, over)
-    return over_recordings(ratios, evidence.between, gpus, elsewhere) if ratios else None
+    return times.over_recordings(evidence, (best.chained.fastest, best.variant), over, elsewhere)
 
 
 def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
@@ -572,24 +551,15 @@ def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
 def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequence[str]) -> View:
     """``variants`` decide which timing the table's is."""
     here = evidence.shapes[shape]
-    kernels = {
+    advised = {
         name: subject(
             variant.capture, variant.figures, evidence.ceilings, here.work, variant.timeline
         )
         for name, variant in here.variants.items()
         if variant.capture
     }
-    return View(
-        evidence=here,
-        times=ShapeTimes(here, main_timing(here, variants)),
-        between=evidence.between,
-        ladder=evidence.ladder,
-        config=config,
-        ceilings=evidence.ceilings,
-        journal=evidence.journal,
-        advice={name: advise(kernel) for name, kernel in kernels.items()},
-        hottest={name: kernel.hottest for name, kernel in kernels.items()},
-    )
+    times = ShapeTimes(here, main_timing(here, variants))
+    return View(evidence, config, here, times, advised)
 
 
 def judge(
@@ -608,10 +578,12 @@ def judge(
     table, only = views[evidence.shape], evidence.only
     steps = steps_shown(evidence.steps, only, evidence.shape) if only else evidence.steps
     judged = {step.variant: judge_step(views, table, step) for step in steps}
-    trials = tuple(trials_of(judged.values(), evidence.shape))
+    in_vain = _in_vain(steps, judged, evidence.shape)
     shown = [step for step in steps if not only or step is steps[0] or step.variant in only]
-    rows = tuple(step_row(table, judged[step.variant], trials) for step in shown)
-    references = reference_rows(table, trials)
+    rows = tuple(
+        _row(table, step.variant, in_vain, step=step, judged=judged[step.variant]) for step in shown
+    )
+    references = _reference_rows(table, in_vain)
     everything = (*rows, *references)
     captured = [table.variant(row.variant) for row in everything if row.capture]
     session = table.times.table
@@ -622,7 +594,7 @@ def judge(
     highest = _highest_mhz(evidence)
     everywhere = everywhere and not only
     shapes = shapes_of(shown, evidence.shape) if everywhere else [evidence.shape]
-    ladders = tuple(_ladders(shapes, views, rows, references, trials, highest))
+    ladders = tuple(_ladders(shapes, views, rows, references, in_vain, highest))
     across = None if only else _across(evidence, views)
     return Ablation(
         study=evidence.study,
@@ -679,25 +651,30 @@ def _over_parent(views: Views, step: Step) -> Mapping[str, Ratio]:
     }
 
 
-def trials_of(judged: Iterable[StepJudgement], shape: str) -> Iterator[Trial]:
-    """Steps that change another to be faster, each at the shape where it is judged: that of the
-    table, ``shape``, or its own.
+InVain = Mapping[tuple[str, str, Change], Sequence[Tried]]
+
+
+def _in_vain(
+    steps: Iterable[Step], judged: Mapping[str, Judgement], table: str
+) -> dict[tuple[str, str, Change], list[Tried]]:
+    """Rejected steps that were to be faster, by the shape where they are judged, what they start
+    from, and the kind of change. A step that was kept has advice of its own.
     """
-    for judgement in judged:
-        step, verdict = judgement.step, judgement.verdict
-        if step.parent and step.kind and not step.corrects and verdict in JUDGED:
-            yield Trial(step.variant, step.parent, judgement.judged_at or shape, step.kind, verdict)
+    return grouped(
+        (
+            (judged[step.variant].judged_at or table, step.parent, step.kind),
+            Tried(step.variant, verdict),
+        )
+        for step in steps
+        if step.parent and step.kind and not step.corrects
+        if (verdict := judged[step.variant].verdict) and verdict.is_rejected
+    )
 
 
-def step_row(view: View, judged: StepJudgement, trials: Sequence[Trial]) -> Row:
-    """A step as measured at one shape, with its judgement."""
-    return _row(view, judged.step.variant, trials, step=judged.step, judged=judged)
-
-
-def reference_rows(view: View, trials: Sequence[Trial]) -> tuple[Row, ...]:
+def _reference_rows(view: View, in_vain: InVain) -> tuple[Row, ...]:
     """References as measured at one shape: they have neither gates nor a verdict."""
     return tuple(
-        _row(view, reference.name, trials, needs=reference.needs)
+        _row(view, reference.name, in_vain, needs=reference.needs)
         for reference in view.ladder.references
     )
 
@@ -705,10 +682,10 @@ def reference_rows(view: View, trials: Sequence[Trial]) -> tuple[Row, ...]:
 def _row(
     view: View,
     variant: str,
-    trials: Sequence[Trial],
+    in_vain: InVain,
     *,
     step: Step | None = None,
-    judged: StepJudgement | None = None,
+    judged: Judgement | None = None,
     needs: str = "",
 ) -> Row:
     evidence = view.variant(variant)
@@ -727,7 +704,9 @@ def _row(
         chosen, over_chosen = view.times.least(step.chooses, variant)
     capture = evidence.capture if timed and evidence.index else None
     level = DRAM if evidence.index and evidence.index.was_flushed else L2
+    advised = view.advised[variant] if capture else None
     return Row(
+        **(vars(judged) if judged else {}),
         variant=variant,
         title=evidence.title,
         step=step,
@@ -737,50 +716,37 @@ def _row(
         regimes=in_regimes(view.times, view.ladder, variant, parent) if timed else {},
         call=timing.timing.nodes.get(variant, ()) if timing else (),
         accuracy=accuracy,
-        shapes_dropped=judged.shapes_dropped if judged else (),
         figures=evidence.figures if capture else {},
         stalls=stall_shares(capture.metrics) if capture else {},
         occupancy_limiters=tuple(occupancy_limiters(capture.metrics)) if capture else (),
         bottlenecks=bottlenecks_of(capture, evidence.figures) if capture else (),
-        roofline=point(capture.metrics, view.ceilings, level) if capture else None,
-        gates=judged.gates if judged else (),
-        verdict=judged.verdict if judged else None,
-        predictions=judged.predictions if judged else (),
+        roofline=point(capture.metrics, view.whole.ceilings, level) if capture else None,
         kernels=capture.kernels if capture else (),
         capture=capture.path.name if capture else "",
         tables_only=evidence.tables_only if capture else False,
         no_source_lines=lines_missing(capture, evidence.front_ends) if capture else None,
         checks={} if stale else evidence.checks,
         build=None if stale else evidence.build,
-        against_parent=judged.comparison if judged else None,
-        judged_at=judged.judged_at if judged else "",
-        deciding_speedup=judged.over_parent if judged else None,
-        against_parent_at=judged.compared_at if judged else "",
         needs=needs,
         role=role,
         chosen=chosen,
         over_chosen=over_chosen,
-        advice=_answered(view, variant, trials) if capture else None,
-        hottest=view.hottest.get(variant) if capture else None,
+        advice=_answered(view.shape, variant, advise(advised), in_vain) if advised else None,
+        hottest=advised.hottest if advised else None,
         timeline=evidence.timeline if timed else None,
         parent_timeline=view.variant(parent).timeline if timed and parent else None,
     )
 
 
-def _answered(view: View, variant: str, trials: Iterable[Trial]) -> tuple[Advice, ...] | None:
-    """The advice on a variant, with the steps that tried it in vain at this shape: one that was
-    kept has advice of its own.
-    """
-    advice = view.advice.get(variant)
+def _answered(
+    shape: str, variant: str, advice: Sequence[Advice] | None, in_vain: InVain
+) -> tuple[Advice, ...] | None:
+    """The advice on a variant, with the steps that tried it in vain at this shape."""
     if advice is None:
         return None
-    tried = grouped(
-        (trial.kind, Tried(trial.variant, trial.verdict))
-        for trial in trials
-        if trial.shape == view.shape and trial.parent == variant and trial.verdict.is_rejected
-    )
     return tuple(
-        replace(proposal, tried=tuple(tried.get(proposal.change, ()))) for proposal in advice
+        replace(proposal, tried=tuple(in_vain.get((shape, variant, proposal.change), ())))
+        for proposal in advice
     )
 
 
@@ -789,7 +755,7 @@ def _ladders(
     views: Views,
     rows: Sequence[Row],
     references: tuple[Row, ...],
-    trials: Sequence[Trial],
+    in_vain: InVain,
     highest_mhz: float | None,
 ) -> Iterator[ShapeLadder]:
     """Make a ladder for each shape; that of the table, the first, is made of its ``rows``."""
@@ -800,7 +766,9 @@ def _ladders(
             by_name = {row.variant: row for row in rows}
         else:
             by_name = {
-                step.variant: step_row(view, judge_step(views, view, step), trials)
+                step.variant: _row(
+                    view, step.variant, in_vain, step=step, judged=judge_step(views, view, step)
+                )
                 for step in judged
             }
         yield ShapeLadder(
@@ -809,10 +777,10 @@ def _ladders(
             rows=tuple(
                 by_name[step.variant]
                 if step in judged
-                else _row(view, step.variant, trials, step=step)  # its verdict is elsewhere
+                else _row(view, step.variant, in_vain, step=step)  # its verdict is elsewhere
                 for step in shown_at(steps, shape, table)
             ),
-            references=references if shape == table else reference_rows(view, trials),
+            references=references if shape == table else _reference_rows(view, in_vain),
             timing=_timing(view, highest_mhz),
         )
 

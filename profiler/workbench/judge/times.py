@@ -13,6 +13,7 @@ from statistics import fmean, median
 from workbench.derive.figures import added
 from workbench.derive.speedup import (
     Interval,
+    OverRecordings,
     Ratio,
     SessionTimes,
     Time,
@@ -20,15 +21,15 @@ from workbench.derive.speedup import (
     adds_nothing,
     between_sessions,
     logarithms,
+    over_recordings,
     over_sessions,
     ratio_of,
     smaller,
     time_of,
 )
-from workbench.evidence.journal import Journal
 from workbench.evidence.records import timing_name
 from workbench.judge.findings import NOT_COLLECTED, Finding, change, finding, percent, suffix
-from workbench.load import ShapeEvidence, TimedTogether
+from workbench.load import LadderEvidence, ShapeEvidence, TimedTogether
 from workbench.study.model import Ladder
 from workbench.words import ABSENT, HEADLINE, Parameter, Regime, grouped, shown
 
@@ -147,15 +148,15 @@ class ShapeTimes:
         )
         return chained, alone, self.why_no_ratio(parent, variant), self.is_idle(variant)
 
-    def recorded(
-        self, journal: Journal | None, names: tuple[str, str], ratio: Ratio
-    ) -> tuple[list[Ratio], int]:
-        """Return the ``ratio`` of two variants and those of all other recordings of the same
-        sources, by the journal's medians, which vary as this one does; and the number of GPUs.
+    def over_recordings(
+        self, whole: LadderEvidence, names: tuple[str, str], ratio: Ratio, between_of: str = ""
+    ) -> OverRecordings | None:
+        """The ``ratio`` of two variants over all recordings of the same sources: others by the
+        journal's medians, which vary as this one does. None where they were not timed together.
         """
-        timing = self.together(*names)
+        timing, journal = self.together(*names), whole.journal
         if timing is None:
-            return [], 0
+            return None
         wanted = {name: timing.timing.fingerprints[name] for name in names}
         ratios, gpus = [ratio], {timing.timing.provenance.gpu_uuid}
         for entry in journal.sessions if journal else ():
@@ -169,7 +170,7 @@ class ShapeTimes:
                 low, high = (end and end * middle / ratio.ratio for end in (ratio.low, ratio.high))
                 ratios.append(replace(ratio, ratio=middle, low=low, high=high))
                 gpus.add(entry.gpu_uuid)
-        return ratios, len(gpus)
+        return over_recordings(ratios, whole.between, len(gpus), between_of)
 
     def is_idle(self, variant: str) -> bool:
         """Whether a chained call of it adds no time to its neighbours."""
@@ -201,7 +202,7 @@ def clocks_finding(clocks: TwoClocks) -> Finding:
 
 def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
     """Why a variant that was timed has no time; None where it was not timed or has one."""
-    if variant in timing.wrong:
+    if variant in timing.timing.wrong:
         message = f"the outputs of timed calls of {variant} were wrong: it has no time"
         return finding("untimed.wrong_outputs", message, variant=variant)
     clocks = timing.two_clocks.get(variant)
@@ -566,7 +567,7 @@ def timing_facts(
         controls=tuple(_controls(timing)),
         interference=interference_of(timing, reference),
         throttling=_throttling(timing, most_mhz),
-        wrong=tuple(timing.wrong),
+        wrong=tuple(timing.timing.wrong),
         failed=tuple(name for name, clocks in timing.two_clocks.items() if clocks.disagree),
         fewer=tuple(_fewer(timing)),
     )
@@ -660,9 +661,7 @@ def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
                 variant=control.variant,
                 regime=control.regime.value,
                 shape=shape,
-                ratio=ratio,
-                low=low,
-                high=high,
+                **control.ratio.numbers,
             )
     if facts.interference is not None and facts.interference.is_disturbed:
         yield facts.interference.said(shape)
