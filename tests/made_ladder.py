@@ -146,14 +146,13 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
         metric="smsp__inst_executed.sum",
         surprise=50.0,
         part=1.0,
-        speaks_of="warp instructions per scheduler",
     )
     return Comparison(
         before=before,
         after=after,
-        decomposition=SpeedupFactors(before, after, old, new, gain, factors),
+        decomposition=SpeedupFactors(old, new, gain, factors),
         stall_microseconds=times,
-        largest_changes=LargestChanges((move,), (), ()),
+        largest_changes=LargestChanges((move,), ()),
     )
 
 

@@ -147,7 +147,7 @@ def hostile(nasty: str = NASTY) -> tuple[Ablation, Sources]:
         not_none(row.against_parent),
         before=nasty,
         after=nasty,
-        largest_changes=LargestChanges((), (), (nasty,)),
+        largest_changes=LargestChanges((), ()),
         stall_microseconds=(StallTime(nasty, 1.0, 2.0),),
     )
     found = renamed_row(with_row(found, "fix1", against_parent=told), "fix1", name)

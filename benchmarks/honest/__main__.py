@@ -53,7 +53,6 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import (
     REFEREE,
     Case,
-    added_time,
     anchors_apart,
     cross_check_gates,
     profiled,
@@ -312,29 +311,28 @@ def case_of(point: Point, studied: Studied, report: Path) -> Case:
 
 
 def told(point: Point, studied: Studied, case: Case) -> Told:
-    name, added, share, apart = point.function, added_time(case), None, None
+    name, took, share, apart = point.function, case.microseconds, None, None
     gates = cross_check_gates(case)
     if case.timing:
-        stamps = added.microseconds if added else None
-        gates += referee_gate(case.timing, Step(name), None, stamps, Gates())
+        gates += referee_gate(case.timing, Step(name), None, took, Gates())
     check = studied.checks.get(name)
     wrong = check is None or check.status != CheckResult.CORRECT
     why = studied.failed.get(name) or studied.broken
     # Nothing but the gate of the referee is open for another reason than a missing capture.
     failed = [g for g in gates if g.state == GateState.FAILED]
     opened = [gate for gate in gates if gate.state == GateState.OPEN]
-    under_ncu = profiled(case, added.ghz if added else None)
+    under_ncu = profiled(case)
     cells = [f"{point.half:6} {point.name:40}"]
-    if added and under_ncu:
+    if took is not None and under_ncu:
         longest, total = under_ncu.longest, under_ncu.total
-        share = added.microseconds / longest
-        cells.append(f"{added.microseconds:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
-        cells.append(f"{share:.3f}, {added.microseconds - longest:+.3f} µs")
+        share = took / longest
+        cells.append(f"{took:9.3f} µs, ncu {longest:9.3f} of {total:9.3f}")
+        cells.append(f"{share:.3f}, {took - longest:+.3f} µs")
     witness = next((seen for seen in studied.witnesses if seen.variant == name), None)
-    if added and case.timing and witness and witness.microseconds:
+    if took is not None and case.timing and witness and witness.microseconds:
         anchors = anchors_apart(case.timing, witness)
-        more = witness.microseconds - added.microseconds
-        apart = min(abs(more), abs(more + anchors)) / allowed_apart(added.microseconds)
+        more = witness.microseconds - took
+        apart = min(abs(more), abs(more + anchors)) / allowed_apart(took)
         cells.append(f"referee {more:+.3f} µs, {more + anchors:+.3f}, {apart:.2f} of the bound")
     for gate in (*failed, *opened):
         cells.append(f"{gate.name} {gate.state.value.upper()}: {sentence(gate.why)}")

@@ -104,7 +104,7 @@ def test_a_figure_is_a_number_or_not_collected(
         told = bottlenecks(capture.rules, capture.lines, known, parts(table))
         sides.append((known, work, told))
     (was, before, _), (now, after, _) = sides
-    factors = speedup_factors(before, after, ("a", "b")) if before and after else None
+    factors = speedup_factors(before, after) if before and after else None
     if factors is not None:
         assert all(map(math.isfinite, numbers(factors)))
         assert math.isfinite(factors.residual)

@@ -182,7 +182,7 @@ def test_every_recorded_step_multiplies_out(shape: str, before: str, after: str)
     sides = [duration_parts(capture(shape, name).metrics) for name in (before, after)]
     assert sides[0] is not None
     assert sides[1] is not None
-    found = speedup_factors(sides[0], sides[1], (before, after))
+    found = speedup_factors(sides[0], sides[1])
     measured = duration(raw(shape, before)) / duration(raw(shape, after))
     assert found.ratio == pytest.approx(measured)
     product = 1.0
@@ -425,7 +425,7 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
         was, came = (duration_parts(recorded_capture(SHOWN, name).metrics) for name in (parent, at))
         assert was is not None
         assert came is not None
-        made_here = speedup_factors(was, came, (parent, at))
+        made_here = speedup_factors(was, came)
         if rows[at]["against_parent_at"] is None:
             told = rows[at]["against_parent"]["decomposition"]["factors"]
             assert {part["id"]: part["gain"] for part in told} == {

@@ -37,10 +37,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 
-from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label
+from workbench.derive.figures import DURATION, ISSUING, Figure, added
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import DURATION_METRICS, FigureSpec, catalog
 from workbench.words import shown
@@ -49,15 +48,6 @@ SMS, SCHEDULERS_PER_SM, INSTRUCTIONS, ISSUE_RATE, ACTIVE, ELAPSED, CLOCK, BUSIES
 NEEDED = DURATION_METRICS[:-1]
 SPLIT = ("instructions", "issue_rate", "balance", "busiest", "clock")
 WHOLE = ("instructions", "issue_rate", "active", "clock")  # without the busiest scheduler
-FACTORS = ("instructions", "issue_rate", "balance", "busiest", "active", "clock")
-LABELS = {
-    "instructions": ("Warp instructions per scheduler", "inst"),
-    "issue_rate": ("Issue rate while active", "inst/cycle"),
-    "balance": ("Load balance over the SMs", "%"),
-    "busiest": ("Share of the time that the busiest SM is active", "%"),
-    "active": ("Share of the time active", "%"),
-    "clock": ("Clock", "GHz"),
-}
 METRICS = {
     "instructions": f"{INSTRUCTIONS} / ({SMS} x {SCHEDULERS_PER_SM})",
     "issue_rate": ISSUE_RATE,
@@ -66,7 +56,14 @@ METRICS = {
     "active": f"{ACTIVE} / {ELAPSED}",
     "clock": CLOCK,
 }
-SCALES = {"balance": 100.0, "busiest": 100.0, "active": 100.0, "clock": 1e-9}
+FACTORS = {  # with their label, their unit, and what a value is multiplied by for that
+    "instructions": ("Warp instructions per scheduler", "inst", 1.0),
+    "issue_rate": ("Issue rate while active", "inst/cycle", 1.0),
+    "balance": ("Load balance over the SMs", "%", 100.0),
+    "busiest": ("Share of the time that the busiest SM is active", "%", 100.0),
+    "active": ("Share of the time active", "%", 100.0),
+    "clock": ("Clock", "GHz", 1e-9),
+}
 
 
 @dataclass(frozen=True)
@@ -113,8 +110,6 @@ class SpeedupFactors:
     under ncu with the capture's cache control. With flushed caches it compares with cold times.
     """
 
-    before: str = field(repr=False)
-    after: str = field(repr=False)
     microseconds_before: float
     microseconds_after: float
     ratio: float
@@ -142,44 +137,33 @@ def duration_parts(metrics: ColumnTable) -> DurationParts | None:
     needed = {*NEEDED, DURATION}
     if not launches or not all(needed <= values.keys() for values in launches):
         return None
-    terms = [_terms(values) for values in launches]
-    sums = {key: added(term[key] for term in terms) for key in terms[0]}
+    if not all(values[SMS] * values[SCHEDULERS_PER_SM] for values in launches):
+        return None
+    # Cycles are of an average scheduler.
+    instructions = added(v[INSTRUCTIONS] / (v[SMS] * v[SCHEDULERS_PER_SM]) for v in launches)
+    issued = added(values[ISSUE_RATE] * values[ACTIVE] for values in launches)
+    active, elapsed = (added(v[name] for v in launches) for name in (ACTIVE, ELAPSED))
+    seconds = added(values[DURATION] * 1e-9 for values in launches)
     busiest = added(values.get(BUSIEST, 0.0) for values in launches)
     split = all(values.get(BUSIEST) for values in launches)
-    if not all(sums.values()):
+    if not all((instructions, issued, active, elapsed, seconds)):
         return None
     return DurationParts(
-        instructions=sums["instructions"],
-        issue_rate=sums["issued"] / sums["active"],
-        active=sums["active"] / sums["elapsed"],
-        clock=sums["elapsed"] / sums["seconds"],
-        seconds=sums["seconds"],
+        instructions=instructions,
+        issue_rate=issued / active,
+        active=active / elapsed,
+        clock=elapsed / seconds,
+        seconds=seconds,
         launches=len(launches),
-        balance=sums["active"] / busiest if split else None,
-        busiest=busiest / sums["elapsed"] if split else None,
+        balance=active / busiest if split else None,
+        busiest=busiest / elapsed if split else None,
     )
 
 
-def _terms(values: Mapping[str, float]) -> dict[str, float]:
-    """One launch's part of every sum; cycles are of an average scheduler."""
-    schedulers = values[SMS] * values[SCHEDULERS_PER_SM]
-    return {
-        "instructions": values[INSTRUCTIONS] / schedulers if schedulers else 0.0,
-        "issued": values[ISSUE_RATE] * values[ACTIVE],
-        "active": values[ACTIVE],
-        "elapsed": values[ELAPSED],
-        "seconds": values[DURATION] * 1e-9,
-    }
-
-
-def speedup_factors(
-    before: DurationParts, after: DurationParts, names: tuple[str, str]
-) -> SpeedupFactors:
-    """How the ratio of two durations multiplies out; ``names`` are parent and variant."""
+def speedup_factors(before: DurationParts, after: DurationParts) -> SpeedupFactors:
+    """How the ratio of two durations multiplies out."""
     keys = WHOLE if before.busiest is None or after.busiest is None else SPLIT
     return SpeedupFactors(
-        before=names[0],
-        after=names[1],
         microseconds_before=before.seconds * 1e6,
         microseconds_after=after.seconds * 1e6,
         ratio=before.seconds / after.seconds,
@@ -188,8 +172,7 @@ def speedup_factors(
 
 
 def _factor(key: str, before: float, after: float) -> Factor:
-    label, unit = LABELS[key]
-    scale = SCALES.get(key, 1.0)
+    label, unit, scale = FACTORS[key]
     return Factor(
         id=key,
         label=label,
@@ -252,24 +235,15 @@ def budget(parts: DurationParts, stalls: Mapping[str, float]) -> TimeBudget | No
 FROM_NOTHING = 1e3  # a change from or to zero has no factor; it counts as one of this size
 
 
-@dataclass(frozen=True)
-class Size:
-    """Standard deviation: relative, and for percentages at least this many points."""
-
-    relative: float
-    points: float = 0.0
-
-
-ASSUMED: Mapping[str, Size] = MappingProxyType(
-    {
-        "launch": Size(0.001),
-        "counter": Size(0.01),
-        "time": Size(0.01),
-        "rate": Size(0.04, 0.5),
-        "cache": Size(0.05, 3.0),
-        "pace": Size(0.05, 0.5),
-    }
-)
+# Standard deviations by kind: relative, and for percentages at least so many points.
+ASSUMED = {
+    "launch": (0.001, 0.0),
+    "counter": (0.01, 0.0),
+    "time": (0.01, 0.0),
+    "rate": (0.04, 0.5),
+    "cache": (0.05, 3.0),
+    "pace": (0.05, 0.5),
+}
 
 
 def kind(figure: str) -> str:
@@ -286,11 +260,11 @@ def surprise(before: Figure, after: Figure) -> float:
     values = [max(figure.value, spec.floor) if spec else figure.value for figure in (before, after)]
     if values[0] == values[1]:
         return 0.0
-    size = ASSUMED[kind(before.id)]
+    relative, points = ASSUMED[kind(before.id)]
     if before.unit.startswith("%"):  # whose moves count in points
-        spread = math.hypot(*(max(size.relative * abs(v), size.points) for v in values))
+        spread = math.hypot(*(max(relative * abs(v), points) for v in values))
         return abs(after.value - before.value) / spread if spread else math.inf
-    return abs(log_factor(*values)) / (math.sqrt(2) * size.relative)
+    return abs(log_factor(*values)) / (math.sqrt(2) * relative)
 
 
 def log_factor(before: float, after: float) -> float:
@@ -322,7 +296,6 @@ class FigureChange:
     metric: str
     surprise: float
     part: float
-    speaks_of: str
     alike: tuple[str, ...] = ()
 
     @property
@@ -341,11 +314,10 @@ class FigureChange:
 
 @dataclass(frozen=True)
 class LargestChanges:
-    """The ``figures`` by score, ``launch`` parameters, and amounts that only follow the time."""
+    """The ``figures`` by score without amounts that only follow the time; ``launch`` parameters."""
 
     figures: tuple[FigureChange, ...]
     launch: tuple[FigureChange, ...]
-    following_duration: tuple[str, ...]
 
 
 def largest_changes(
@@ -362,14 +334,9 @@ def largest_changes(
         if spec.part and (size := surprise(*counted(spec, before, after))) >= CERTAIN
     ]
     launch = [change for change in certain if kind(change.figure) == "launch"]
-    paced = [change for change in certain if _is_paced(change, factors)]
-    rest = [change for change in certain if change not in launch and change not in paced]
+    rest = [change for change in certain if change not in launch and not _is_paced(change, factors)]
     ranked = sorted(rest, key=lambda change: -change.score)  # stable: ties in catalogue order
-    return LargestChanges(
-        figures=tuple(_once(ranked)[:top]),
-        launch=tuple(launch),
-        following_duration=tuple(change.label for change in paced),
-    )
+    return LargestChanges(figures=tuple(_once(ranked)[:top]), launch=tuple(launch))
 
 
 def _figure_change(
@@ -380,7 +347,6 @@ def _figure_change(
     size: float,
 ) -> FigureChange:
     old, new = before[spec.id], after[spec.id]
-    share, words = _part(spec.part, factors, before, after)
     return FigureChange(
         figure=spec.id,
         label=new.label,
@@ -389,8 +355,7 @@ def _figure_change(
         unit=new.unit,
         metric=new.metric,
         surprise=size,
-        part=share,
-        speaks_of=words,
+        part=_part(spec.part, factors, before, after),
     )
 
 
@@ -445,11 +410,9 @@ def _part(
     factors: SpeedupFactors | None,
     before: Mapping[str, Figure],
     after: Mapping[str, Figure],
-) -> tuple[float, str]:
-    """The larger of the part of its factors and of its stalls, and what that is, in words."""
-    parts = [(factors.part(n), LABELS[n][0].lower()) for n in names if n in FACTORS and factors]
-    stalls = [n for n in names if n not in FACTORS]
+) -> float:
+    """The larger of the part of its factors and of its stalls."""
+    parts = [factors.part(name) for name in names if name in FACTORS and factors]
+    stalls = [name for name in names if name not in FACTORS]
     shares = [added(f[n].value for n in stalls if n in f) / 100 for f in (before, after)]
-    present = [n for n in stalls if n in before or n in after]
-    waiting = (max(shares), ", ".join(stall_label(n.removeprefix(STALL)) for n in present))
-    return max([*parts, waiting], key=lambda item: item[0])
+    return max(*parts, *shares)

@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
+from typing import NamedTuple
 
 from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label, totals
 from workbench.derive.rooflines import ERROR_MARGIN, METRICS, used
-from workbench.derive.source_diff import COUNTERS
+from workbench.derive.source_diff import COUNTERS, SECTORS, WAVEFRONTS
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import STALL_PREFIX
 
@@ -23,36 +24,59 @@ LEAST_STALL_PCT = 5.0  # of the samples: a reason with fewer is no bottleneck
 PIPES = ("tensor_pipe", "fma_pipe", "xu_pipe", "lsu_pipe")
 BINDING_SHARE = 0.8
 STALL_RULE, THROUGHPUT_RULE = "CPIStall", "SOLBottleneck"
+ACCESS_RULE = "MemoryCacheAccessPattern"
 ALL_STALLS = "stalls"
 COMPRESSED = "lrc__average_ilc_input_sector_success_rate.pct"
 NO_STALL = (*COUNTERS, ISSUING)  # counters of a line that are no stall reason
-# A rule's line is the one with the most of this counter; others get the line with most samples.
-LINE_COUNTER = {
-    "UncoalescedGlobalAccess": "excess_global_sectors",
-    "MemoryCacheAccessPattern": "excess_global_sectors",
-    "UncoalescedSharedAccess": "excess_shared_wavefronts",
-    "SharedMemoryConflicts": "excess_shared_wavefronts",
-    "IssueSlotUtilization": ALL_STALLS,
+
+
+class About(NamedTuple):
+    """What is known of one of ncu's rules.
+
+    ``title``: where ncu gives it none. ``counter``: its line is the one with the most of it; None
+    for a rule that speaks of the launch as a whole, not of a place in the source. ``stalls``: those
+    that a warp sits in because of it: no fix can win back more than their share.
+    """
+
+    title: str = ""
+    counter: str | None = ALL_STALLS
+    stalls: tuple[str, ...] = ()
+
+
+QUEUE = ("short_scoreboard", "mio_throttle")
+LOADS, STORES = ("long_scoreboard", "lg_throttle"), ("lg_throttle", "drain", "membar")
+RULES = {
+    "AchievedOccupancy": About("Achieved occupancy below theoretical", None),
+    "CPIStall": About("Warp stalls"),
+    "HighPipeUtilization": About(counter=None),
+    "IssueSlotUtilization": About("Issue slots idle"),
+    "LaunchConfiguration": About(counter=None),
+    "MemoryCacheAccessPattern": About(counter=SECTORS),
+    "MemoryL2Compression": About(stalls=("long_scoreboard",)),
+    "SharedMemoryConflicts": About(counter=WAVEFRONTS, stalls=QUEUE),
+    "SOLBottleneck": About(counter=None),
+    "TheoreticalOccupancy": About("Theoretical occupancy", None),
+    "UncoalescedGlobalAccess": About("Uncoalesced global accesses", SECTORS, (*LOADS, "drain")),
+    "UncoalescedSharedAccess": About("Uncoalesced shared accesses", WAVEFRONTS, QUEUE),
+    "WorkloadImbalance": About(counter=None),
 }
-# Rules that speak of the launch as a whole, not of a place in the source.
-NO_LINE = frozenset(
-    {
-        "LaunchConfiguration",
-        "AchievedOccupancy",
-        "TheoreticalOccupancy",
-        "WorkloadImbalance",
-        "SOLBottleneck",
-        "HighPipeUtilization",
-    }
-)
-READABLE = {
-    "AchievedOccupancy": "Achieved occupancy below theoretical",
-    "TheoreticalOccupancy": "Theoretical occupancy",
-    "IssueSlotUtilization": "Issue slots idle",
-    "UncoalescedGlobalAccess": "Uncoalesced global accesses",
-    "UncoalescedSharedAccess": "Uncoalesced shared accesses",
-    "CPIStall": "Warp stalls",
-}
+NOTHING_KNOWN = About()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One result of ncu's rules; ``focus`` are metrics with their values."""
+
+    name: str
+    title: str
+    kernel: str
+    scope: str
+    estimate: float
+    focus: Sequence[tuple[str, float]]
+
+    @property
+    def about(self) -> About:
+        return RULES.get(self.name, NOTHING_KNOWN)
 
 
 @dataclass(frozen=True)
@@ -104,32 +128,20 @@ def hot_line(lines: ColumnTable, kernel: str, counter: str) -> HotLine | None:
 
 def _counter(rule: Rule, lines: ColumnTable) -> str | None:
     """Choose the counter by which a rule's line is picked; None if the rule is about no place."""
-    if rule.name in NO_LINE:
-        return None
-    if rule.name != STALL_RULE:
-        return LINE_COUNTER.get(rule.name, ALL_STALLS)
     reason = rule.title.lower().replace(" stalls", "").replace(" ", "_")
-    return reason if reason in set(lines["counter"]) else ALL_STALLS
-
-
-# Stalls a warp sits in because of what a rule speaks of: no fix can win back more than their share.
-RELATED_STALLS = {
-    "MemoryCacheAccessPattern:load": ("long_scoreboard", "lg_throttle"),
-    "MemoryCacheAccessPattern:store": ("lg_throttle", "drain", "membar"),
-    "UncoalescedGlobalAccess": ("long_scoreboard", "lg_throttle", "drain"),
-    "UncoalescedSharedAccess": ("short_scoreboard", "mio_throttle"),
-    "SharedMemoryConflicts": ("short_scoreboard", "mio_throttle"),
-    "MemoryL2Compression": ("long_scoreboard",),
-}
+    if rule.name == STALL_RULE and reason in set(lines["counter"]):
+        return reason
+    return rule.about.counter
 
 
 def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Figure]) -> float:
     """NVIDIA's estimate, but at most the share of samples in the stalls the rule is about: by
     sector counts alone it can promise 35 % for a store that no warp waits for.
     """
-    kind = "store" if "store" in title.lower() else "load"
-    reasons = RELATED_STALLS.get(rule) or RELATED_STALLS.get(f"{rule}:{kind}")
-    if reasons is None or "stall.selected" not in figures:
+    reasons = RULES.get(rule, NOTHING_KNOWN).stalls
+    if rule == ACCESS_RULE:
+        reasons = STORES if "store" in title.lower() else LOADS
+    if not reasons or "stall.selected" not in figures:
         return estimate
     shares = [figures[f"stall.{r}"].value for r in reasons if f"stall.{r}" in figures]
     return min(estimate, added(shares))
@@ -145,9 +157,7 @@ def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
     if rule.name != "TheoreticalOccupancy":
         return True
     achieved, limit = figures.get("achieved_occupancy"), figures.get("theoretical_occupancy")
-    if achieved is None or limit is None:
-        return True
-    return achieved.value >= BINDING_SHARE * limit.value
+    return not achieved or not limit or achieved.value >= BINDING_SHARE * limit.value
 
 
 def parts(metrics: ColumnTable) -> dict[str, float]:
@@ -172,21 +182,20 @@ def bottlenecks(
     the percent of its peak bandwidth that each level of memory reached.
     """
     columns = ("rule", "title", "kernel", "scope", "estimated_speedup_pct", "focus")
-    all_rules = (Rule(*values) for values in rules.rows(*columns))
-    rules_left = [
-        rule for rule in all_rules if not _is_small_stall(rule, lines, figures, kernel_shares)
-    ]
+    every = (Rule(*values) for values in rules.rows(*columns))
     first: dict[tuple[str, str], Rule] = {}
     for rule in sorted(
-        rules_left, key=lambda rule: _rank(rule, figures, kernel_shares.get(rule.kernel, 1.0))
+        (rule for rule in every if not _is_small_stall(rule, lines, figures, kernel_shares)),
+        key=lambda rule: _rank(rule, figures, kernel_shares.get(rule.kernel, 1.0)),
     ):
         first.setdefault((rule.name, rule.kernel), rule)
     limits = near_roofs(lines, figures, levels)
+    if not first:
+        return [*limits, *islice(top_stalls(lines, figures), top)][:top]
     ranked = list(first.values())[: max(0, top - len(limits))]
-    limits += [
-        _bottleneck(rule, lines, figures, kernel_shares.get(rule.kernel, 1.0)) for rule in ranked
-    ]
-    return (limits if first else [*limits, *islice(top_stalls(lines, figures), top)])[:top]
+    shares = (kernel_shares.get(rule.kernel, 1.0) for rule in ranked)
+    limits += [_bottleneck(*pair, lines, figures) for pair in zip(ranked, shares, strict=True)]
+    return limits[:top]
 
 
 def bottlenecks_of(capture: Capture, figures: Mapping[str, Figure]) -> tuple[Bottleneck, ...]:
@@ -233,18 +242,6 @@ def _is_small_stall(
     return share is not None and share.value < LEAST_STALL_PCT
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One result of ncu's rules; ``focus`` are metrics with their values."""
-
-    name: str
-    title: str
-    kernel: str
-    scope: str
-    estimate: float
-    focus: Sequence[tuple[str, float]]
-
-
 def _rank(
     rule: Rule, figures: Mapping[str, Figure], kernel_share: float
 ) -> tuple[bool, bool, bool, float, str, str]:
@@ -260,12 +257,12 @@ def _rank(
 
 
 def _bottleneck(
-    rule: Rule, lines: ColumnTable, figures: Mapping[str, Figure], kernel_share: float
+    rule: Rule, kernel_share: float, lines: ColumnTable, figures: Mapping[str, Figure]
 ) -> Bottleneck:
     counter = _counter(rule, lines)
     metric, value = _metric(rule, counter, figures if kernel_share >= 1 else {})
     return Bottleneck(
-        title=rule.title or READABLE.get(rule.name, rule.name),
+        title=rule.title or rule.about.title or rule.name,
         rule=rule.name,
         metric=metric,
         value=value,

@@ -16,9 +16,9 @@ import msgspec
 
 from workbench.derive.factors import CERTAIN, counted, surprise
 from workbench.derive.figures import TIME, Figure, figure_label
-from workbench.derive.speedup import LEVEL, Ratio
+from workbench.derive.speedup import Ratio
 from workbench.evidence.records import BuiltKernel, CaptureIndex
-from workbench.judge.findings import Finding, finding, joined
+from workbench.judge.findings import Finding, Value, finding, joined
 from workbench.judge.times import Control
 from workbench.ncu.catalog import catalog
 from workbench.ncu.command import counting
@@ -28,15 +28,17 @@ from workbench.study.workspace import CONFIG_FILE
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 # Fields of a provenance by what a difference in them may be put down to.
-COMPILERS = ("nvrtc",)
-LIBRARIES = ("torch", "cudnn", "cuda_core", "packages")
+FIELDS = {
+    "nvrtc": Cause.COMPILER,
+    **dict.fromkeys(("torch", "cudnn", "cuda_core", "packages"), Cause.LIBRARY),
+    **dict.fromkeys(("gpu", "gpu_uuid", "driver"), Cause.HARDWARE),
+}
 NOT_THERE = "not installed"
 # Packages of an environment that a kernel's time may depend on, and those that only compile it.
 PACKAGES = re.compile(r"python$|torch|triton|numba|cupy|nvidia-|cuda-|flash|quack|tilelang|helion")
 COMPILING_PACKAGES = re.compile(
     r"triton$|nvidia-(?:cuda-(?:nvrtc|nvcc|crt|cccl|runtime|nvdisasm)|nvvm|nvjitlink|ml-py)|cuda-"
 )
-HARDWARE = ("gpu", "gpu_uuid", "driver")
 # What repeats from run to run: instructions, sectors, conflicts, bytes. All are amounts: of a ratio
 # such as sectors a request nobody knows which way is better.
 REQUESTS = "global_load_requests"
@@ -167,20 +169,21 @@ def _yes(is_so: bool) -> str:
     return "yes" if is_so else "no"
 
 
+def _sizes(kernel: BuiltKernel) -> dict[str, int]:
+    spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
+    return {**{size: getattr(kernel, size) for size in SIZES}, SPILLS: spilled}
+
+
 def _kernel(old: BuiltKernel | None, new: BuiltKernel | None) -> Iterator[Difference]:
     if old is None or new is None:
         present = old or new
         name = present.kernel if present else ""
         yield Difference(0, "kernel", _yes(old is not None), _yes(new is not None), None, name)
         return
-    name = new.kernel
-    for size in SIZES:
-        old_size, new_size = getattr(old, size), getattr(new, size)
-        if old_size != new_size:
-            yield Difference(0, size, old_size, new_size, new_size > old_size, name)
-    spilled = [k.spill_store_bytes + k.spill_load_bytes for k in (old, new)]
-    if spilled[0] != spilled[1]:
-        yield Difference(0, SPILLS, spilled[0], spilled[1], spilled[1] > spilled[0], name)
+    name, sizes = new.kernel, _sizes(new)
+    for size, before in _sizes(old).items():
+        if before != sizes[size]:
+            yield Difference(0, size, before, sizes[size], sizes[size] > before, name)
     if old.code != new.code:
         yield Difference(0, MACHINE_CODE, old.code[:12], new.code[:12], None, name)
 
@@ -301,8 +304,13 @@ def judge_change(
     change = VariantChange(
         variant, Move.SAME, _same("same_sources"), differences=differences, timed=timed
     )
-    if not is_same(before, after) and (failed := _failed(before, after)):
-        return replace(change, verdict=failed[0], why=failed[1], cause=_cause(before, after))
+    if not is_same(before, after) and (broken := after.error or after.wrong):
+        move, why = Move.BROKEN, _broken(_first(broken))
+        if before.error if after.error else before.wrong:  # it is no change, and is not judged
+            text = _first(broken)
+            why = finding("commit.failed_before", f"failed before, too: {text}", text=text)
+            move = Move.CANNOT_TELL
+        return replace(change, verdict=move, why=why, cause=_cause(before, after))
     decided = _by_time(change, config) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, config)
     if decided.verdict == Move.SAME and before.method != after.method:
@@ -334,18 +342,6 @@ def with_controls(
         else c
         for c in changes
     ]
-
-
-def _failed(before: AtCommit, after: AtCommit) -> tuple[Move, Finding] | None:
-    """Say what fails now; a failure at both commits is no change, and is not judged."""
-    for name in ("error", "wrong"):
-        if text := str(getattr(after, name)):
-            if getattr(before, name):
-                first = _first(text)
-                message = f"failed before, too: {first}"
-                return Move.CANNOT_TELL, finding("commit.failed_before", message, text=first)
-            return Move.BROKEN, _broken(_first(text))
-    return None
 
 
 def _broken(text: str) -> Finding:
@@ -391,16 +387,12 @@ def time_verdict(ratio: Ratio, gate: CommitGate) -> tuple[Move, Finding]:
     """Faster or slower beyond interval and margin; the same if all of it is within the margin."""
     if ratio.low is None or ratio.high is None:
         return Move.CANNOT_TELL, finding("commit.one_session", "one session has no interval")
-    margin, level = 1 + gate.margin, None if ratio.level == LEVEL else ratio.level
-    speed = (
-        f"{ratio.ratio:.3f}x [{ratio.low:.3f}, {ratio.high:.3f}]"
-        f"{f' at {level} %' if level else ''} of its speed before"
-    )
-    values = {"ratio": ratio.ratio, "low": ratio.low, "high": ratio.high, "level": level}
-    if ratio.high < 1 and ratio.ratio < 1 / margin:
-        return Move.SLOWER, finding("commit.time", speed, **values)
-    if ratio.low > 1 and ratio.ratio > margin:
-        return Move.FASTER, finding("commit.time", speed, **values)
+    margin, speed = 1 + gate.margin, f"{ratio.words}{ratio.at_level} of its speed before"
+    values = {**ratio.numbers, "level": ratio.other_level}
+    slower = ratio.high < 1 and ratio.ratio < 1 / margin
+    if slower or (ratio.low > 1 and ratio.ratio > margin):
+        move = Move.SLOWER if slower else Move.FASTER
+        return move, finding("commit.time", speed, **values)
     if ratio.low >= 1 / margin and ratio.high <= margin:
         message = f"{speed}: within {100 * gate.margin:g} %"
         return Move.SAME, finding("commit.time_within", message, **values, margin=gate.margin)
@@ -412,19 +404,16 @@ def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> Va
     if not (before.figures and after.figures):
         return None
     moved = [f for f in change.differences if f.tier == 1]
+    if not moved and is_same(before, after):
+        return None
+    parts, worse = tuple(map(_counter, moved)), [f.worse for f in moved]
+    move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
+    message = f"counters moved both ways: {joined(parts)}"
     if not moved:
-        if is_same(before, after):
-            return None
-        why = finding("commit.no_counter_moved", "no counter moved: only a time can tell")
-        return replace(change, tier=1, verdict=Move.CANNOT_TELL, why=why)
-    parts = tuple(map(_counter, moved))
-    worse = [f.worse for f in moved]
-    if all(worse) or not any(worse):
+        code, message = "commit.no_counter_moved", "no counter moved: only a time can tell"
+    elif all(worse) or not any(worse):
         move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
         message = f"by its counters: {joined(parts)}"
-    else:
-        move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
-        message = f"counters moved both ways: {joined(parts)}"
     return replace(change, tier=1, verdict=move, why=finding(code, message, counters=parts))
 
 
@@ -477,23 +466,15 @@ def _by_compiler(
 def _facts(differences: Sequence[Difference], config: Config) -> Iterator[Finding]:
     """List compiler facts that often move a time; they do not say which way."""
     for difference in differences:
-        if isinstance(difference.before, str) or isinstance(difference.after, str):
+        what, before, after = difference.what, difference.before, difference.after
+        if isinstance(before, str) or isinstance(after, str):
             continue
-        few = (
-            difference.what == REGISTERS
-            and abs(difference.after - difference.before) <= config.gate.registers
-        )
-        if difference.what in (SPILLS, WARNINGS, REGISTERS) and not few:
+        few = what == REGISTERS and abs(after - before) <= config.gate.registers
+        if what in (SPILLS, WARNINGS, REGISTERS) and not few:
             of_kernel = f" of {difference.kernel}" if difference.kernel else ""
-            yield finding(
-                "commit.fact",
-                f"{difference_label(difference.what)} {difference.before:g} → {difference.after:g}"
-                f"{of_kernel}",
-                what=difference.what,
-                before=difference.before,
-                after=difference.after,
-                kernel=difference.kernel,
-            )
+            message = f"{difference_label(what)} {before:g} → {after:g}{of_kernel}"
+            values: dict[str, Value] = {"what": what, "before": before, "after": after}
+            yield finding("commit.fact", message, **values, kernel=difference.kernel)
 
 
 def _cause(before: AtCommit, after: AtCommit) -> Cause:
@@ -507,34 +488,36 @@ def _cause(before: AtCommit, after: AtCommit) -> Cause:
 def _differing_of(before: AtCommit, after: AtCommit) -> dict[Cause, Finding]:
     """Compare everything besides the sources, by the cause that a difference would be."""
     causes: dict[Cause, Finding] = {}
+    for cause, why in _differences_of(before, after):
+        causes.setdefault(cause, why)
+    return causes
+
+
+def _differences_of(before: AtCommit, after: AtCommit) -> Iterator[tuple[Cause, Finding]]:
+    def also(cause: Cause, code: str, text: str, **values: Value) -> tuple[Cause, Finding]:
+        return cause, finding(code, f"also differs: {text}", **values)
+
     if before.method != after.method:
-        causes[Cause.METHOD] = finding("differs.study_code", "also differs: the study's code")
+        yield also(Cause.METHOD, "differs.study_code", "the study's code")
     for cause in (Cause.COMPILER, Cause.LIBRARY):
         if packages := "; ".join(changed_packages(before, after, cause).values()):
-            message = f"also differs: {packages}"
-            causes[cause] = finding("differs.packages", message, packages=packages)
+            yield also(cause, "differs.packages", packages, packages=packages)
     old, new = before.index, after.index
     if old is None or new is None:
-        return causes
+        return
     if (old.ncu, counting(old.ncu_flags)) != (new.ncu, counting(new.ncu_flags)):
-        causes.setdefault(Cause.METHOD, finding("differs.ncu", "also differs: ncu, or its flags"))
-    kinds = ((Cause.COMPILER, COMPILERS), (Cause.LIBRARY, LIBRARIES), (Cause.HARDWARE, HARDWARE))
-    for cause, names in kinds:
-        for name in names:
-            was, is_now = (getattr(side.provenance, name) for side in (old, new))
-            if was is not None and is_now is not None and was != is_now:
-                message = f"also differs: {name}, {was} and {is_now}"
-                values = {"field": name, "before": str(was), "after": str(is_now)}
-                result = finding("differs.field", message, **values)
-                causes.setdefault(cause, result)
+        yield also(Cause.METHOD, "differs.ncu", "ncu, or its flags")
+    for name, cause in FIELDS.items():
+        was, is_now = (getattr(side.provenance, name) for side in (old, new))
+        if was is not None and is_now is not None and was != is_now:
+            values = {"field": name, "before": str(was), "after": str(is_now)}
+            yield also(cause, "differs.field", f"{name}, {was} and {is_now}", **values)
     clocks = [side.figures.get("sm_clock") for side in (before, after)]
     if clocks[0] and clocks[1]:
         low, high = sorted(clock.value for clock in clocks if clock)
         if low and high > low * (1 + CLOCK_TOLERANCE):
-            message = f"also differs: SM clock, {low:.3f} and {high:.3f} GHz"
-            result = finding("differs.clock", message, low_ghz=low, high_ghz=high)
-            causes.setdefault(Cause.HARDWARE, result)
-    return causes
+            text = f"SM clock, {low:.3f} and {high:.3f} GHz"
+            yield also(Cause.HARDWARE, "differs.clock", text, low_ghz=low, high_ghz=high)
 
 
 CODE = "code"

@@ -45,7 +45,7 @@ def compare(
 ) -> Comparison:
     """Compare two captures; ``names`` are what the two are called, ``computed`` their figures."""
     parts = duration_parts(before.metrics), duration_parts(after.metrics)
-    factors = speedup_factors(parts[0], parts[1], names) if parts[0] and parts[1] else None
+    factors = speedup_factors(parts[0], parts[1]) if parts[0] and parts[1] else None
     return Comparison(
         before=names[0],
         after=names[1],

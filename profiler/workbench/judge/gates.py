@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from statistics import geometric_mean, median
 
 import msgspec
@@ -657,30 +657,25 @@ class Case:
         """The nodes of the graph of one call; None where they were not recorded."""
         return self.timing.nodes.get(self.variant) if self.timing else None
 
+    @cached_property
+    def microseconds(self) -> float | None:
+        """The time that a call adds to the chained graph: the median over the instances of all
+        sessions, or the geometric mean that is claimed, if a few fast instances make that smaller.
+        """
+        every = [median(series.added) for series in self._chained]
+        if not every or min(every) <= 0:
+            return median(every) if every else None
+        return min(median(every), geometric_mean(every))
 
-@dataclass(frozen=True)
-class Added:
-    """The time that a call adds to the chained graph, in µs, and the SM clock in GHz, if
-    collected.
-    """
+    @cached_property
+    def ghz(self) -> float | None:
+        """The SM clock of these instances, if collected."""
+        clocks = [mhz for series in self._chained for mhz in series.mhz]
+        return median(clocks) / 1e3 if clocks else None
 
-    microseconds: float
-    ghz: float | None
-
-
-def added_time(case: Case) -> Added | None:
-    """Take the median over the instances of all sessions, or the geometric mean that is claimed, if
-    a few fast instances make that smaller.
-    """
-    chained = [series for series in case.series if series.regime == Regime.CHAINED]
-    if not chained:
-        return None
-    clocks = [mhz for series in chained for mhz in series.mhz]
-    every = [median(series.added) for series in chained]
-    added = median(every)
-    if min(every) > 0:
-        added = min(added, geometric_mean(every))
-    return Added(added, median(clocks) / 1e3 if clocks else None)
+    @property
+    def _chained(self) -> list[Series]:
+        return [series for series in self.series if series.regime == Regime.CHAINED]
 
 
 def rates_of(case: Case) -> Mapping[str, float]:
@@ -689,8 +684,7 @@ def rates_of(case: Case) -> Mapping[str, float]:
     theory = peaks(capture.metrics) if capture else None
     if theory is None:
         return case.ceilings
-    time = added_time(case)
-    faster = max(1.0, time.ghz * 1e9 / theory.sm_clock) if time and time.ghz else 1.0
+    faster = max(1.0, case.ghz * 1e9 / theory.sm_clock) if case.ghz else 1.0
     scaled = {name: rate * (1.0 if name == DRAM else faster) for name, rate in theory.rates.items()}
     return {**case.ceilings, **scaled}
 
@@ -729,11 +723,11 @@ class Profiled:
     total: float
 
 
-def profiled(case: Case, ghz: float | None) -> Profiled | None:
+def profiled(case: Case) -> Profiled | None:
     """A kernel bound by the SMs takes the same cycles at any clock, one bound by DRAM the same
     time: a launch has both. None without a capture made here.
     """
-    capture = case.evidence.capture
+    capture, ghz = case.evidence.capture, case.ghz
     if capture is None or not case.evidence.was_profiled:
         return None
     shortest, longest, from_caches = [], [], []
@@ -756,11 +750,10 @@ def profiled(case: Case, ghz: float | None) -> Profiled | None:
 
 def duration_gate(case: Case) -> Gate:
     """The time that a call adds is no wonder beside what its launches took under ncu."""
-    time = added_time(case)
-    under_ncu = profiled(case, time.ghz if time else None)
-    if time is None or under_ncu is None:
+    took, under_ncu = case.microseconds, profiled(case)
+    if took is None or under_ncu is None:
         return not_collected(DURATION_GATE)
-    took, ncu = time.microseconds, under_ncu.longest
+    ncu = under_ncu.longest
     least = LEAST_SHARE * under_ncu.from_caches - UNDER_NCU_US
     code, message = "duration.below", f"{_a_call(took, ncu)}: at least {least:.2f} µs it must be"
     if took < least:
@@ -780,21 +773,16 @@ def slowed(case: Case) -> Finding | None:
     """Why its time is too long beside its capture: something slowed it while it was timed. None for
     a call with copies or memsets, which ncu does not see, or with other kernels than captured.
     """
-    time, nodes = added_time(case), case.nodes
-    under_ncu = profiled(case, time.ghz if time else None)
-    if time is None or under_ncu is None or not nodes:
+    took, under_ncu, nodes = case.microseconds, profiled(case), case.nodes
+    if took is None or under_ncu is None or not nodes:
         return None
     most = MOST_SHARE * under_ncu.total + LAUNCH_US * (1 + len(nodes))
     seen = all(node.kind == NodeKind.KERNEL for node in nodes)
-    if time.microseconds <= most or not seen or kernels_gate(case).state != GateState.PASSED:
+    if took <= most or not seen or kernels_gate(case).state != GateState.PASSED:
         return None
-    return finding(
-        "duration.above",
-        f"{_a_call(time.microseconds, under_ncu.total)}: at most {most:.2f} µs it may be",
-        microseconds=time.microseconds,
-        ncu_us=under_ncu.total,
-        most_us=most,
-    )
+    message = f"{_a_call(took, under_ncu.total)}: at most {most:.2f} µs it may be"
+    values = {"microseconds": took, "ncu_us": under_ncu.total, "most_us": most}
+    return finding("duration.above", message, **values)
 
 
 def _a_call(microseconds: float, under_ncu: float) -> str:
@@ -919,7 +907,7 @@ def _floor(case: Case, work: Work) -> Gate | None:
     """No call is faster than its operations at the peak of the fastest arithmetic that could do
     them, or its bytes at twice the rate of L2, which reads and writes at once.
     """
-    time, rates = added_time(case), rates_of(case)
+    took, rates = case.microseconds, rates_of(case)
     kinds = ARITHMETIC.get(work.dtype, ())
     peak = max((rates[kind] for kind in kinds if kind in rates), default=0.0)
     floors = {
@@ -928,9 +916,8 @@ def _floor(case: Case, work: Work) -> Gate | None:
     }
     what = max(floors, key=lambda name: floors[name])
     floor = floors[what] / MARGIN * 1e6
-    if time is None or not floor:
+    if took is None or not floor:
         return None
-    took = time.microseconds
     if took < floor:
         message = f"{took:.3g} µs, where the GPU needs {floor:.3g} µs for its {what} alone"
         values: dict[str, Value] = {"microseconds": took, "least_us": floor, "unit": what}

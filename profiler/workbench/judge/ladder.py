@@ -494,13 +494,11 @@ def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) ->
                 yield finding(
                     "choice.slower",
                     f"{row.variant} does not choose the fastest{suffix(shape)}: it is "
-                    f"{over.ratio:.3f}x [{over.low:.3f}, {over.high:.3f}] of {row.chosen}",
+                    f"{over.words} of {row.chosen}",
                     variant=row.variant,
                     shape=shape,
-                    ratio=over.ratio,
-                    low=over.low,
-                    high=over.high,
                     chosen=row.chosen,
+                    **over.numbers,
                 )
 
 
