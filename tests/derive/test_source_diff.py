@@ -115,7 +115,7 @@ def test_a_counter_that_was_not_collected_is_none_and_one_at_zero_is_zero() -> N
     assert costs.of("a.cu", 99).samples == 0
     nothing = line_costs(lines_table(), durations(1000), set())
     assert nothing.of("a.cu", 1) == Cost()
-    assert not nothing.has_lines
+    assert not nothing.lines
 
 
 def test_without_a_duration_there_are_shares_and_no_microseconds() -> None:

@@ -98,10 +98,10 @@ RULE = """
 """
 PLANTED = '''
 
-def _planted(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _planted(subject: AdvisedKernel) -> Iterator[Advice]:
     """Every kernel that waits could be painted."""
     limit = waiting(subject, "wait")
-    yield Candidate(limit, Change.PAINT, 0.99, NAMED, _waits(limit))
+    yield Advice(limit, Change.PAINT, 0.99, NAMED, _waits(limit))
 '''
 RECIPE = """
         Change.PAINT: Recipe("paint the kernel", "red, as red ones are faster"),

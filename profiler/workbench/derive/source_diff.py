@@ -114,10 +114,6 @@ class LineCosts:
     def total(self) -> Cost:
         return add([self.nothing, *self.lines.values()])
 
-    @property
-    def has_lines(self) -> bool:
-        return any(line > 0 for _, line in self.lines)
-
 
 NO_COSTS = LineCosts({}, Cost(), None)  # of a side without source lines
 
@@ -229,20 +225,19 @@ class Listing:
 
 
 def listing(codes: Sequence[Code | None], metrics: ColumnTable) -> Listing:
+    """All instructions of launches in their order, with what each costs."""
     by_launch = {launch: code for launch, code in enumerate(codes) if code is not None}
-    taken = {launch: _samples(code) for launch, code in by_launch.items()}
+    taken = {
+        launch: added(count for counts in code.samples.values() for count in counts.values())
+        for launch, code in by_launch.items()
+    }
     weights, whole = sample_weights(taken, metrics)
-    instructions = [
+    instructions = (
         instruction
         for launch, code in by_launch.items()
         for instruction in _costed(launch, code, weights.get(launch), whole)
-    ]
-    duration = None if whole is None else whole / NS_PER_US
-    return Listing(tuple(instructions), duration)
-
-
-def _samples(code: Code) -> float:
-    return added(count for counts in code.samples.values() for count in counts.values())
+    )
+    return Listing(tuple(instructions), None if whole is None else whole / NS_PER_US)
 
 
 def _costed(
@@ -434,12 +429,15 @@ class ProfiledSource:
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A line of one side, counted from 1; ``code`` is without comments and with single blanks."""
+    """A line of one side, counted from 1, in ``function``; ``code`` is without comments and with
+    single blanks.
+    """
 
     line: int
     text: str
     cost: Cost
     code: str = field(default="", repr=False)
+    function: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -602,33 +600,17 @@ def why_no_costs(why: str) -> str:
 JOINED = 2  # hunks with so few unchanged lines between them are one
 
 
-@dataclass(frozen=True)
-class Text:
-    """One file of one side: its source without the skipped function, its lines with their costs,
-    and the function that each line of the whole file stands in.
-    """
-
-    source: SourceText
-    lines: Sequence[SourceRow]
-    functions: Sequence[str]
-
-    def function(self, line: SourceRow) -> str:
-        return self.functions[line.line - 1]
-
-
-def text_of(side: ProfiledSource, file: str, *, python: bool) -> Text:
-    """An empty one where the side has no such file."""
+def rows_of(side: ProfiledSource, file: str, *, python: bool) -> list[SourceRow]:
+    """The lines of a file without the skipped function; none where the side has no such file."""
     whole, names = _parsed(side.texts.get(file, ""), python)
     costs = side.costs or NO_COSTS
     if is_host(file) and not any(name == file for name, _ in costs.lines):
         costs = NO_COSTS
-    lines = [
-        SourceRow(line=i + 1, text=whole.lines[i], cost=costs.of(file, i + 1), code=whole.code[i])
-        for i, name in enumerate(names)
+    return [
+        SourceRow(i, text, costs.of(file, i), code, name)
+        for i, (text, code, name) in enumerate(zip(whole.lines, whole.code, names, strict=True), 1)
         if not name or name != side.skipped
     ]
-    kept = SourceText(tuple(x.text for x in lines), tuple(x.code for x in lines))
-    return Text(kept, lines, names)
 
 
 @lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
@@ -637,16 +619,19 @@ def _parsed(text: str, python: bool) -> tuple[SourceText, list[str]]:
     return parsed, functions(parsed, python=python)
 
 
-def side_by_side(before: Text, after: Text) -> Iterator[DiffRow]:
+def side_by_side(before: Sequence[SourceRow], after: Sequence[SourceRow]) -> Iterator[DiffRow]:
     """Every line of both, those that are the same in one row."""
-    ends = (len(before.lines), len(after.lines))
+    texts = [
+        SourceText(tuple(row.text for row in rows), tuple(row.code for row in rows))
+        for rows in (before, after)
+    ]
+    ends = (len(before), len(after))
     at_a = at_b = 0
-    for i, j in [*align(before.source, after.source), ends]:
-        yield from _between(before.lines[at_a:i], after.lines[at_b:j])
+    for i, j in [*align(*texts), ends]:
+        yield from _between(before[at_a:i], after[at_b:j])
         if (i, j) != ends:
-            same = before.lines[i].text == after.lines[j].text
-            kind = LineKind.SAME if same else LineKind.COSMETIC
-            yield DiffRow(kind, before.lines[i], after.lines[j])
+            same = before[i].text == after[j].text
+            yield DiffRow(LineKind.SAME if same else LineKind.COSMETIC, before[i], after[j])
         at_a, at_b = i + 1, j + 1
 
 
@@ -685,19 +670,12 @@ def numbered(
 ) -> list[DiffRow]:
     result = list(rows)
     for number, (start, stop) in enumerate(spans, start=first):
-        inside = rows[start:stop]
-        real = any(row.differs for row in inside)
-        result[start:stop] = [
-            replace(
-                row,
-                hunk=number,
-                waits=real
-                and not row.differs
-                and row.after is not None
-                and is_wait(row.after.code),
-            )
-            for row in inside
-        ]
+        real = any(row.differs for row in rows[start:stop])
+        for place in range(start, stop):
+            row = rows[place]
+            stays = real and not row.differs and row.after is not None
+            waits = stays and is_wait(row.after.code if row.after else "")
+            result[place] = replace(row, hunk=number, waits=waits)
     return result
 
 
@@ -788,7 +766,7 @@ def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -
     if capture is None:
         return ProfiledSource(texts, None, why or "no_capture")
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
-    if not costs.has_lines:
+    if not any(line > 0 for _, line in costs.lines):
         return ProfiledSource(texts, None, "no_lines")
     return ProfiledSource(texts, costs, capture=capture)
 
@@ -796,9 +774,7 @@ def profiled(texts: Mapping[str, str], capture: Capture | None, why: str = "") -
 def imported(texts: Mapping[str, str], capture: Capture) -> ProfiledSource:
     """One side of a capture made elsewhere, from the sources in the report itself."""
     side = profiled(texts, capture)
-    if side.costs is not None and not texts:
-        return profiled({}, None, "no_text")
-    return side
+    return profiled({}, None, "no_text") if side.costs is not None and not texts else side
 
 
 def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
@@ -808,7 +784,11 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
         first = 1 + sum(len(file.hunks) for file in files)
         files.append(_file_diff(before, after, names, first_hunk=first))
     unchanged = [row for file in files for row in file.rows if not row.counts]
-    old, new = before.costs or NO_COSTS, after.costs or NO_COSTS
+    old, new = costs = before.costs or NO_COSTS, after.costs or NO_COSTS
+    apart = [
+        {file: cost for file, cost in known.by_file().items() if file not in side.texts}
+        for known, side in zip(costs, (before, after), strict=True)
+    ]
     return SourceDiff(
         files=tuple(files),
         shifts=_shifts(files) if before.costs and after.costs else (),
@@ -816,7 +796,10 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
             add(row.before.cost for row in unchanged if row.before),
             add(row.after.cost for row in unchanged if row.after),
         ),
-        elsewhere=_elsewhere(before, after),
+        elsewhere={
+            file: (apart[0].get(file, old.nothing), apart[1].get(file, new.nothing))
+            for file in sorted({*apart[0], *apart[1]})
+        },
         totals=(old.total, new.total),
         durations=(old.duration, new.duration),
         why=(before.why, after.why),
@@ -826,58 +809,38 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
 
 def _shifts(files: Iterable[FileDiff]) -> tuple[Shift, ...]:
     """Unchanged lines that cost another time, the largest change first."""
-    shifts = [
+    shifts = (
         Shift(files=(file.before, file.after), before=row.before, after=row.after)
         for file in files
         for row in file.rows
         if row.before and row.after and not row.counts
-    ]
-    changed = [shift for shift in shifts if shift.change_microseconds]
-    return tuple(
-        sorted(changed, key=lambda s: (-abs(s.change_microseconds), s.files, s.after.line))
     )
-
-
-def _elsewhere(before: ProfiledSource, after: ProfiledSource) -> dict[str, tuple[Cost, Cost]]:
-    """Add up the costs of files that stand in the sources of neither side."""
-    costs = [side.costs or NO_COSTS for side in (before, after)]
-    old, new = (
-        {file: cost for file, cost in cost_of_side.by_file().items() if file not in side.texts}
-        for cost_of_side, side in zip(costs, (before, after), strict=True)
-    )
-    return {
-        file: (old.get(file, costs[0].nothing), new.get(file, costs[1].nothing))
-        for file in sorted({*old, *new})
-    }
+    changed = (shift for shift in shifts if shift.change_microseconds)
+    order = sorted(changed, key=lambda s: (-abs(s.change_microseconds), s.files, s.after.line))
+    return tuple(order)
 
 
 def _file_diff(
     before: ProfiledSource, after: ProfiledSource, names: tuple[str, str], *, first_hunk: int
 ) -> FileDiff:
     python = is_host(names[1] or names[0])
-    old, new = text_of(before, names[0], python=python), text_of(after, names[1], python=python)
+    old, new = rows_of(before, names[0], python=python), rows_of(after, names[1], python=python)
     plain = list(side_by_side(old, new))
     spans = changed_spans(plain)
     rows = numbered(plain, spans, first_hunk)
-    hunks = tuple(_hunk(names, rows[start:stop], (old, new)) for start, stop in spans)
+    hunks = tuple(_hunk(names, rows[start:stop]) for start, stop in spans)
     return FileDiff(names[0], names[1], tuple(rows), hunks)
 
 
-def _hunk(files: tuple[str, str], rows: Sequence[DiffRow], texts: tuple[Text, Text]) -> Hunk:
+def _hunk(files: tuple[str, str], rows: Sequence[DiffRow]) -> Hunk:
     counted = [row for row in rows if row.counts]
-    names = (_function(row, texts) for row in counted or rows)
+    lines = (row.after or row.before for row in counted or rows)
     return Hunk(
         number=rows[0].hunk,
         files=files,
         rows=tuple(rows),
-        function=next((name for name in names if name), ""),
+        function=next((line.function for line in lines if line and line.function), ""),
         comments_only=not any(row.differs for row in rows),
         before=add(row.before.cost for row in counted if row.before),
         after=add(row.after.cost for row in counted if row.after),
     )
-
-
-def _function(row: DiffRow, texts: tuple[Text, Text]) -> str:
-    if row.after:
-        return texts[1].function(row.after)
-    return texts[0].function(row.before) if row.before else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from workbench.derive.factors import METRICS as TIME_METRICS
@@ -125,17 +125,24 @@ class AdvisedKernel:
             shares[ISSUE] = self.budget.issuing * self.budget.balance
         return shares
 
-    def next_limit(self, relieved: frozenset[str], *, spread: bool) -> tuple[str, float]:
-        """The busiest resource that a change does not relieve, and its share ("" and 0 for none):
-        of the busiest SM, unless the change is to ``spread`` the work evenly.
+    def within_next_limit(self, advice: Advice) -> Advice:
+        """What the next limit leaves of an advice, with the line that shows its own: the busiest
+        resource that the change does not relieve, of the busiest SM, unless the change is to spread
+        the work evenly.
         """
-        uneven = self.budget.balance if self.budget and not spread else 1.0
-        busy = {
+        limit, why = advice.limit, advice.why
+        uneven = self.budget.balance if self.budget and limit.stage not in SPREAD else 1.0
+        left = {
             name: share if name in SHARED_BY_ALL else min(1.0, share / uneven)
             for name, share in self.busy.items()
+            if name not in advice.relieved
         }
-        left = {name: share for name, share in busy.items() if name not in relieved}
-        return max(left.items(), key=lambda item: item[1], default=("", 0.0))
+        name, share = max(left.items(), key=lambda item: item[1], default=("", 0.0))
+        room, spot = max(0.0, 1 - share), self.spot(*limit.counters)
+        if advice.saved > room and name and name != limit.what:
+            message = f"{why.message}; {resource(name)} would be the next limit"
+            why = finding(why.code, message, **why.values, next_limit=name)
+        return replace(advice, saved=min(advice.saved, room), why=why, spot=spot)
 
     def excess(self, level: str) -> float | None:
         """Bytes through a level over the least that the work needs; None where not known."""
@@ -265,10 +272,21 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """``saved`` is the share of the duration that the change could take away, before the next limit
-    is looked at; ``sure`` how far the evidence names this way. ``why`` says where ``saved`` comes
-    from; ``relieved`` are the resources that the change asks less of.
+class Tried:
+    """A step that made this kind of change to the same variant in vain, at the same shape."""
+
+    variant: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A limit, a kind of change, and the line that shows the limit. ``saved`` is the share of the
+    duration under ncu that would go with it, an estimate which ranks it and is not printed:
+    recorded steps gained more in 20 of 47 cases. ``next_limit`` in ``why`` decides then.
+
+    ``sure`` is how far the evidence names this way, ``relieved`` are the resources that the change
+    asks less of.
     """
 
     limit: Limit
@@ -277,6 +295,23 @@ class Candidate:
     sure: float
     why: Finding
     relieved: frozenset[str] = frozenset()
+    spot: Spot | None = None
+    tried: tuple[Tried, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Stable: ``latency.long_scoreboard/async-copy``."""
+        return f"{self.limit.id}/{self.change}"
+
+    @property
+    def is_callers(self) -> bool:
+        """Whether nothing in the kernel can be changed for it."""
+        return self.sure == CALLERS
+
+    @property
+    def expected(self) -> float:
+        """The value that ranks advice."""
+        return self.saved * self.sure
 
 
 def waiting(subject: AdvisedKernel, what: str, *others: str) -> Limit:
@@ -336,7 +371,7 @@ def intensity(subject: AdvisedKernel) -> float:
     return (work.flops or subject.executed or 0.0) / work.bytes
 
 
-def _tensor(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _tensor(subject: AdvisedKernel) -> Iterator[Advice]:
     pipe = subject.busy.get("tensor")
     if pipe is None or subject.budget is None or not is_product(subject):
         return
@@ -355,17 +390,17 @@ def _tensor(subject: AdvisedKernel) -> Iterator[Candidate]:
             assumed=assumed or None,
         )
         sure = NAMED if subject.work.flops and not single else ONE_WAY
-        yield Candidate(limit, Change.TENSOR, saved, sure, why, OF_PRODUCTS)
+        yield Advice(limit, Change.TENSOR, saved, sure, why, OF_PRODUCTS)
     elif subject.path == MMA and WGMMA in subject.tensor_peaks:
         limit = pipe_limit(subject, "tensor", saved)
         message = (
             "mma.sync, its fragment loads and their waits, where wgmma reads shared memory itself"
         )
         why = finding("advice.mma_sync", message)
-        yield Candidate(limit, Change.TENSOR, saved, ONE_WAY, why, OF_PRODUCTS)
+        yield Advice(limit, Change.TENSOR, saved, ONE_WAY, why, OF_PRODUCTS)
 
 
-def _busy(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _busy(subject: AdvisedKernel) -> Iterator[Advice]:
     """A pipe near its rate, or one that warps wait for."""
     pipes = {name: subject.busy[name] for name in PIPES if name in subject.busy}
     throttled = subject.waits("math_pipe_throttle")
@@ -378,7 +413,7 @@ def _busy(subject: AdvisedKernel) -> Iterator[Candidate]:
         yield from _relief(subject, name, waits)
 
 
-def _relief(subject: AdvisedKernel, pipe: str, waits: float) -> Iterator[Candidate]:
+def _relief(subject: AdvisedKernel, pipe: str, waits: float) -> Iterator[Advice]:
     """``waits`` is the share of the duration in which nobody could go because of the pipe."""
     limit, relieved = pipe_limit(subject, pipe), frozenset((pipe,))
     saved = max(limit.share * HALF if limit.share >= BOUND else 0.0, waits)
@@ -388,18 +423,18 @@ def _relief(subject: AdvisedKernel, pipe: str, waits: float) -> Iterator[Candida
     )
     why = finding("advice.busy", message, pipe=pipe, share=limit.share, share_waited=waits)
     if pipe == "xu":
-        yield Candidate(limit, Change.OTHER_PIPE, saved, NAMED, why, relieved)
+        yield Advice(limit, Change.OTHER_PIPE, saved, NAMED, why, relieved)
     elif pipe == "fma":
-        yield Candidate(limit, Change.LESS_WORK, saved, ONE_WAY, why, relieved | {ISSUE})
+        yield Advice(limit, Change.LESS_WORK, saved, ONE_WAY, why, relieved | {ISSUE})
     elif pipe == "lsu":
-        yield Candidate(limit, Change.VECTOR, saved, ONE_WAY, why, relieved | {ISSUE, "l1"})
+        yield Advice(limit, Change.VECTOR, saved, ONE_WAY, why, relieved | {ISSUE, "l1"})
     else:
-        yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
+        yield Advice(limit, Change.OVERLAP, saved, ONE_WAY, why)
         if limit.share >= BOUND:
-            yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, relieved)
+            yield Advice(limit, Change.NARROW, saved, ONE_WAY / 2, why, relieved)
 
 
-def _turns(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _turns(subject: AdvisedKernel) -> Iterator[Advice]:
     """Two pipes that are busy for most of the time together, and neither for most of it."""
     pipes = sorted(((subject.busy.get(n, 0.0), n) for n in PIPES), reverse=True)
     (most, first), (less, second) = pipes[:2]
@@ -408,10 +443,10 @@ def _turns(subject: AdvisedKernel) -> Iterator[Candidate]:
     limit = pipe_limit(subject, first, most)
     message = f"{resource(first)} and {resource(second)} seem to take turns"
     why = finding("advice.turns", message, pipe=first, other_pipe=second)
-    yield Candidate(limit, Change.OVERLAP, 1 - most, ONE_WAY, why)
+    yield Advice(limit, Change.OVERLAP, 1 - most, ONE_WAY, why)
 
 
-def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _instructions(subject: AdvisedKernel) -> Iterator[Advice]:
     slots = subject.busy.get(ISSUE, 0.0)
     if subject.budget is None or slots < HEAVY:
         return
@@ -426,7 +461,7 @@ def _instructions(subject: AdvisedKernel) -> Iterator[Candidate]:
     why = finding("advice.half_the_instructions", message)
     relieved = frozenset((ISSUE, "fma", "lsu"))
     saved = HALF * (share + subject.waits(*PER_INSTRUCTION))
-    yield Candidate(limit, Change.LESS_WORK, saved, sure, why, relieved)
+    yield Advice(limit, Change.LESS_WORK, saved, sure, why, relieved)
 
 
 def _is_stream(subject: AdvisedKernel) -> bool:
@@ -438,47 +473,47 @@ FEW_WAVES = 8  # with more, a last wave that is not full is lost among them
 MOST = 0.5  # of an imbalance that is explained by the last wave
 
 
-def launch_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
+def launch_rules(subject: AdvisedKernel) -> Iterator[Advice]:
     """Nothing where the cycles of the busiest SM were not collected."""
     if subject.budget is not None:
         yield from _head_and_tail(subject, subject.budget.head_tail)
         yield from _imbalance(subject, subject.budget)
 
 
-def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Candidate]:
+def _head_and_tail(subject: AdvisedKernel, share: float) -> Iterator[Advice]:
     metric, unit = f"1 - {TIME_METRICS['busiest']}", "% of the duration"
     limit = Limit(Stage.LAUNCH, "", share, metric, 100 * share, unit)
     message = f"no SM works at its start and end, {percent(share)} of the duration"
     why = finding("advice.head_and_tail", message, share=share)
     if subject.launches > 1:
-        yield Candidate(limit, Change.FUSE, share, NAMED, why)
+        yield Advice(limit, Change.FUSE, share, NAMED, why)
     else:
-        yield Candidate(limit, Change.EARLY, share, ONE_WAY / 2, why)
+        yield Advice(limit, Change.EARLY, share, ONE_WAY / 2, why)
         why = finding(why.code, f"{message}; only its caller can fuse it", share=share)
-        yield Candidate(limit, Change.FUSE, share, CALLERS, why)
+        yield Advice(limit, Change.FUSE, share, CALLERS, why)
 
 
-def _imbalance(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
+def _imbalance(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Advice]:
     share = budget.imbalance
     blocks = subject.value("grid") if subject.launches == 1 else None
     if blocks and subject.sms and blocks < subject.sms:
         limit = Limit(Stage.GRID, "", share, "launch__grid_size", blocks, "blocks")
         message = f"{blocks:.0f} blocks for {subject.sms:.0f} SMs"
         why = finding("advice.few_blocks", message, blocks=blocks, sms=subject.sms)
-        yield Candidate(limit, Change.SPLIT, min(share, 1 - blocks / subject.sms), NAMED, why)
+        yield Advice(limit, Change.SPLIT, min(share, 1 - blocks / subject.sms), NAMED, why)
         return
     waves = subject.value("waves")
     if waves and _last_wave(subject, waves, blocks) >= MOST * share:
         metric = "launch__waves_per_multiprocessor"
         limit = Limit(Stage.TAIL, "", share, metric, waves, "waves")
         why = finding("advice.last_wave", "most SMs are idle while the last wave of blocks runs")
-        yield Candidate(limit, Change.TAIL, share, NAMED, why)
-        yield Candidate(limit, Change.BALANCE, share, ONE_WAY, why)
+        yield Advice(limit, Change.TAIL, share, NAMED, why)
+        yield Advice(limit, Change.BALANCE, share, ONE_WAY, why)
         return
     value = 100 * budget.balance
     limit = Limit(Stage.IMBALANCE, "", share, TIME_METRICS["balance"], value, "% of the busiest SM")
     why = finding("advice.imbalance", "an average SM is done before the busiest one")
-    yield Candidate(limit, Change.BALANCE, share, NAMED, why)
+    yield Advice(limit, Change.BALANCE, share, NAMED, why)
 
 
 def _last_wave(subject: AdvisedKernel, waves: float, blocks: float | None) -> float:
@@ -502,7 +537,7 @@ SHARED = (*QUEUE, "barrier")
 REFETCHED = frozenset(LEVELS)
 
 
-def memory_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
+def memory_rules(subject: AdvisedKernel) -> Iterator[Advice]:
     """Each level that is near its bandwidth, and what is lost on the way to it."""
     for level, use in subject.used.items():
         if use.share >= BOUND:
@@ -513,7 +548,7 @@ def memory_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
     yield from _atomics(subject)
 
 
-def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Candidate]:
+def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Advice]:
     measured = "measured" if subject.used[level].measured else "theoretical"
     unit = f"% of the {measured} bandwidth"
     # Of bulk copies the line would be that of a wait, which shows no access.
@@ -533,28 +568,28 @@ def _bandwidth(subject: AdvisedKernel, level: str, share: float) -> Iterator[Can
         who = "its launches, fused," if is_own else "only its caller can fuse it, and"
         whole = finding("advice.stays_on_gpu", f"{who} save at most half of the bytes")
         sure = ONE_WAY if is_own else CALLERS
-        yield Candidate(limit, Change.FUSE, saved, sure, whole, REFETCHED)
+        yield Advice(limit, Change.FUSE, saved, sure, whole, REFETCHED)
         if _is_stream(subject):
             yield from _last_of_a_stream(subject, limit)
         if subject.work and subject.work.dtype in WIDE:
-            yield Candidate(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
+            yield Advice(limit, Change.NARROW, saved, ONE_WAY / 2, why, REFETCHED)
         return
     bare = level != DRAM and subject.has_shared is False
     if bare:
-        yield Candidate(limit, Change.TILE_SHARED, saved, NAMED, why, REFETCHED)
+        yield Advice(limit, Change.TILE_SHARED, saved, NAMED, why, REFETCHED)
     sure = NAMED if again and not bare else ONE_WAY
-    yield Candidate(limit, Change.REUSE, saved, sure, why, REFETCHED)
+    yield Advice(limit, Change.REUSE, saved, sure, why, REFETCHED)
 
 
-def _last_of_a_stream(subject: AdvisedKernel, limit: Limit) -> Iterator[Candidate]:
+def _last_of_a_stream(subject: AdvisedKernel, limit: Limit) -> Iterator[Advice]:
     """Wide accesses reach what is left of DRAM's bandwidth, where they are not wide already."""
     if (subject.value("sectors_per_request") or math.inf) <= NARROW_LOADS:
         left = 1 - limit.share
         why = finding("advice.rest_of_bandwidth", f"{percent(left)} of DRAM's bandwidth is left")
-        yield Candidate(limit, Change.VECTOR, left, NAMED, why, frozenset((DRAM,)))
+        yield Advice(limit, Change.VECTOR, left, NAMED, why, frozenset((DRAM,)))
 
 
-def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _sectors(subject: AdvisedKernel) -> Iterator[Advice]:
     """Excess sectors, as far as warps wait for global memory or a level is near its bandwidth."""
     excess, sectors = subject.total(SECTORS), subject.sectors
     if not excess or not sectors:
@@ -572,7 +607,7 @@ def _sectors(subject: AdvisedKernel) -> Iterator[Candidate]:
     most_of_them = f", most of them {mostly}" if mostly else ""
     message = f"{percent(wasted)} of the sectors are more than its data needs{most_of_them}"
     why = finding("advice.wasted_sectors", message, share=wasted, mostly=mostly)
-    yield Candidate(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
+    yield Advice(limit, Change.COALESCE, wasted * share, NAMED, why, frozenset((*LEVELS, "lsu")))
 
 
 def _mostly(subject: AdvisedKernel, excess: float, sectors: float) -> str | None:
@@ -589,7 +624,7 @@ def _mostly(subject: AdvisedKernel, excess: float, sectors: float) -> str | None
     return "read" if written_at_most <= HALF * excess <= read_at_most else None
 
 
-def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _conflicts(subject: AdvisedKernel) -> Iterator[Advice]:
     """Passes of shared memory that bank conflicts add, as far as warps wait for it."""
     share, conflicts = _conflict_share(subject), subject.value("shared_conflicts")
     if not share or not conflicts:
@@ -600,7 +635,7 @@ def _conflicts(subject: AdvisedKernel) -> Iterator[Candidate]:
     message = f"shared memory serves conflicts for {percent(share)} of the cycles"
     why = finding("advice.bank_conflicts", message, share=share)
     saved = min(share, subject.waits(*SHARED))
-    yield Candidate(limit, Change.SWIZZLE, saved, NAMED, why, frozenset(("lsu",)))
+    yield Advice(limit, Change.SWIZZLE, saved, NAMED, why, frozenset(("lsu",)))
 
 
 def _conflict_share(subject: AdvisedKernel) -> float:
@@ -611,7 +646,7 @@ def _conflict_share(subject: AdvisedKernel) -> float:
     return min(1.0, conflicts * 1e6 / subject.sms / cycles)
 
 
-def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _spills(subject: AdvisedKernel) -> Iterator[Advice]:
     """Registers in local memory, by their share of what threads load and store."""
     local = subject.megabytes("local_read", "local_write")
     if not local:
@@ -623,10 +658,10 @@ def _spills(subject: AdvisedKernel) -> Iterator[Candidate]:
     message = f"{percent(spilled)} of the bytes that threads load and store are spilled registers"
     why = finding("advice.spills", message, share=spilled)
     relieved = frozenset((*LEVELS, "lsu"))
-    yield Candidate(limit, Change.REGISTERS, spilled * waits, NAMED, why, relieved)
+    yield Advice(limit, Change.REGISTERS, spilled * waits, NAMED, why, relieved)
 
 
-def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _atomics(subject: AdvisedKernel) -> Iterator[Advice]:
     """Yield what reaches L2 beside stores; nothing after bulk copies, whose stores look like
     atomics.
     """
@@ -640,7 +675,7 @@ def _atomics(subject: AdvisedKernel) -> Iterator[Candidate]:
     amount = f"{atomic:.0f}" if atomic >= 10 else f"{atomic:.2g}"
     message = f"{amount} MB of atomics reach L2: sum in registers or shared memory first"
     why = finding("advice.atomics", message, megabytes=atomic)
-    yield Candidate(limit, Change.REUSE, waits, NAMED, why, frozenset((*LEVELS, "lsu")))
+    yield Advice(limit, Change.REUSE, waits, NAMED, why, frozenset((*LEVELS, "lsu")))
 
 
 AGAIN = 2  # times the least bytes through L1 or L2: data is read more than once
@@ -653,7 +688,7 @@ LEAST_WAITING = 0.2  # of the duration
 COPIES = 0.01  # million requests: fewer loads by threads are not what fetches the data
 
 
-def latency_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
+def latency_rules(subject: AdvisedKernel) -> Iterator[Advice]:
     """Nothing where no samples were taken."""
     if subject.budget is None or not subject.budget.waits:
         return
@@ -684,7 +719,7 @@ def _waits(
     )
 
 
-def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _global(subject: AdvisedKernel) -> Iterator[Advice]:
     """Loads from global memory, by how they are made."""
     limit = waiting(subject, "long_scoreboard", "lg_throttle", "tex_throttle")
     saved = limit.share
@@ -692,9 +727,9 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
     why = _waits(limit, again if again >= AGAIN else None)
     if subject.has_shared is False and again >= AGAIN:
         sure = NAMED if again >= READ_BY_OTHERS else ONE_WAY
-        yield Candidate(limit, Change.TILE_SHARED, saved, sure, why)
+        yield Advice(limit, Change.TILE_SHARED, saved, sure, why)
     if again >= AGAIN:
-        yield Candidate(limit, Change.REUSE, saved, ONE_WAY, why)
+        yield Advice(limit, Change.REUSE, saved, ONE_WAY, why)
     requests = subject.value("global_load_requests")
     if requests is None or subject.has_shared is None:
         return
@@ -702,50 +737,48 @@ def _global(subject: AdvisedKernel) -> Iterator[Candidate]:
         sure = ONE_WAY / 2 if subject.specialised else ONE_WAY
         if subject.could_specialise:
             by_tensor = NAMED if subject.path == WGMMA else ONE_WAY
-            yield Candidate(limit, Change.SPECIALISE, saved, by_tensor, why)
-        yield Candidate(limit, Change.OVERLAP, saved, sure, why)
+            yield Advice(limit, Change.SPECIALISE, saved, by_tensor, why)
+        yield Advice(limit, Change.OVERLAP, saved, sure, why)
         return
     by_threads = requests >= COPIES
     narrow = (subject.value("sectors_per_request") or 0.0) <= NARROW_LOADS
     if by_threads and subject.has_shared:
         if narrow:
-            yield Candidate(limit, Change.VECTOR, saved, NAMED, why)
+            yield Advice(limit, Change.VECTOR, saved, NAMED, why)
         hopper = WGMMA in subject.tensor_peaks
         bulk = subject.path == WGMMA
         ring = ONE_WAY if bulk or narrow else NAMED
-        yield Candidate(limit, Change.ASYNC_COPY, saved, ring, why)
+        yield Advice(limit, Change.ASYNC_COPY, saved, ring, why)
         if hopper:
             copies = waiting(subject, "long_scoreboard", "lg_throttle", "barrier")
             why = _waits(copies, with_barriers=True)
             sure = NAMED if bulk else ONE_WAY
-            yield Candidate(copies, Change.BULK_COPY, copies.share, sure, why)
+            yield Advice(copies, Change.BULK_COPY, copies.share, sure, why)
     elif by_threads and narrow:
-        yield Candidate(
-            limit, Change.VECTOR, saved, NAMED if again < READ_BY_OTHERS else ONE_WAY, why
-        )
+        yield Advice(limit, Change.VECTOR, saved, NAMED if again < READ_BY_OTHERS else ONE_WAY, why)
     else:
-        yield Candidate(limit, Change.OVERLAP, saved, ONE_WAY, why)
+        yield Advice(limit, Change.OVERLAP, saved, ONE_WAY, why)
 
 
-def _shared(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _shared(subject: AdvisedKernel) -> Iterator[Advice]:
     limit = waiting(subject, "short_scoreboard", "mio_throttle")
     why, busy = _waits(limit), subject.busy
     if busy.get("xu", 0.0) > busy.get("lsu", 0.0):
-        yield Candidate(limit, Change.OTHER_PIPE, limit.share, ONE_WAY, why, frozenset(("xu",)))
+        yield Advice(limit, Change.OTHER_PIPE, limit.share, ONE_WAY, why, frozenset(("xu",)))
     elif subject.has_shared is not False and _conflict_share(subject) < WASTED:
         relieved = frozenset(("lsu",))
-        yield Candidate(limit, Change.REUSE, limit.share, ONE_WAY, why, relieved)
-        yield Candidate(limit, Change.VECTOR, limit.share, ONE_WAY, why, relieved)
+        yield Advice(limit, Change.REUSE, limit.share, ONE_WAY, why, relieved)
+        yield Advice(limit, Change.VECTOR, limit.share, ONE_WAY, why, relieved)
 
 
-def _barriers(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _barriers(subject: AdvisedKernel) -> Iterator[Advice]:
     limit = waiting(subject, "barrier", "membar")
     why = _waits(limit)
     # A block that computes and fills a ring of bulk copies meets at a barrier for each tile.
     by_all = subject.is_bulk_fed and not subject.specialised
-    yield Candidate(limit, Change.BARRIERS, limit.share, ONE_WAY if by_all else NAMED, why)
+    yield Advice(limit, Change.BARRIERS, limit.share, ONE_WAY if by_all else NAMED, why)
     if subject.has_shared and subject.could_specialise:
-        yield Candidate(limit, Change.SPECIALISE, limit.share, NAMED if by_all else ONE_WAY, why)
+        yield Advice(limit, Change.SPECIALISE, limit.share, NAMED if by_all else ONE_WAY, why)
 
 
 # What else warps wait for, and what helps, as sure as the evidence names the cause.
@@ -761,17 +794,17 @@ OTHERS = (
 MUCH_OF_WAIT = 0.15  # of the duration: every kernel has some
 
 
-def _others(subject: AdvisedKernel) -> Iterator[Candidate]:
+def _others(subject: AdvisedKernel) -> Iterator[Advice]:
     for reasons, changes in OTHERS:
         limit = waiting(subject, *reasons)
         if reasons == ("wait",) and limit.share < MUCH_OF_WAIT:
             continue
         for change, sure in changes:
             if change != Change.SPECIALISE or subject.could_specialise:
-                yield Candidate(limit, change, limit.share, sure, _waits(limit))
+                yield Advice(limit, change, limit.share, sure, _waits(limit))
 
 
-def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
+def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Advice]:
     """More warps, by what keeps them out: twice as many hide at most half of the waiting."""
     there, waits = subject.value("warps_per_scheduler"), budget.waiting
     if there is None or there >= ENOUGH_WARPS or waits < LEAST_WAITING:
@@ -790,26 +823,26 @@ def _warps(subject: AdvisedKernel, budget: TimeBudget) -> Iterator[Candidate]:
     saved = HALF * waits
     if waves < 1 and achieved < FILLED * most:
         sure = NAMED if there < FEW_WARPS else ONE_WAY
-        yield Candidate(limit, Change.SPLIT, saved, sure, why)
+        yield Advice(limit, Change.SPLIT, saved, sure, why)
         return
-    yield Candidate(limit, Change.WARPS, saved, ONE_WAY, why)
+    yield Advice(limit, Change.WARPS, saved, ONE_WAY, why)
     if "registers" in subject.limiters:
         spills = (subject.value("local_loads") or 0.0) > LEAST
-        yield Candidate(limit, Change.REGISTERS, saved, NAMED if spills else ONE_WAY / 2, why)
+        yield Advice(limit, Change.REGISTERS, saved, NAMED if spills else ONE_WAY / 2, why)
 
 
-def timeline_rules(subject: AdvisedKernel) -> Iterator[Candidate]:
+def timeline_rules(subject: AdvisedKernel) -> Iterator[Advice]:
     """The faults that its timeline shows."""
     for fault in faults(subject.timeline) if subject.timeline else ():
         unit = "% of the span"
         limit = Limit(fault.stage, "", fault.share, TIMELINE, 100 * fault.share, unit)
-        yield Candidate(limit, fault.change, fault.share, NAMED, fault.why)
+        yield Advice(limit, fault.change, fault.share, NAMED, fault.why)
 
 
 TIMELINE = "workbench profile --timeline"
 TOP = 3
 SPREAD = (Stage.GRID, Stage.TAIL, Stage.IMBALANCE)  # lifted by spreading the work evenly
-RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
+RULES: tuple[Callable[[AdvisedKernel], Iterator[Advice]], ...] = (
     launch_rules,
     memory_rules,
     _tensor,
@@ -821,45 +854,6 @@ RULES: tuple[Callable[[AdvisedKernel], Iterator[Candidate]], ...] = (
 )
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A step that made this kind of change to the same variant in vain, at the same shape."""
-
-    variant: str
-    verdict: Verdict
-
-
-@dataclass(frozen=True)
-class Advice:
-    """A limit, the line that shows it, and a kind of change. ``saved`` is the share of the duration
-    under ncu that would go with it, an estimate which ranks it and is not printed: recorded steps
-    gained more in 20 of 47 cases. ``next_limit`` in ``why`` decides then.
-    """
-
-    limit: Limit
-    change: Change
-    saved: float
-    why: Finding
-    sure: float
-    spot: Spot | None
-    tried: tuple[Tried, ...] = ()
-
-    @property
-    def id(self) -> str:
-        """Stable: ``latency.long_scoreboard/async-copy``."""
-        return f"{self.limit.id}/{self.change}"
-
-    @property
-    def is_callers(self) -> bool:
-        """Whether nothing in the kernel can be changed for it."""
-        return self.sure == CALLERS
-
-    @property
-    def expected(self) -> float:
-        """The value that ranks advice."""
-        return self.saved * self.sure
-
-
 def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
     """The best first, each kind of change once, for the limit where it brings most. Empty if
     nothing is worth a step; None without anything to judge by.
@@ -868,33 +862,11 @@ def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
         return None
     best: dict[Change, Advice] = {}
     for rule in RULES:
-        for candidate in rule(subject):
-            advice = _advice(subject, candidate)
-            best_so_far = best.get(advice.change)
-            if advice.saved >= LEAST and (
-                best_so_far is None or advice.expected > best_so_far.expected
-            ):
+        for advice in map(subject.within_next_limit, rule(subject)):
+            known = best.get(advice.change)
+            if advice.saved >= LEAST and (known is None or advice.expected > known.expected):
                 best[advice.change] = advice
-    ranked = sorted(best.values(), key=lambda one: (-one.expected, one.id))
-    return tuple(ranked)
-
-
-def _advice(subject: AdvisedKernel, candidate: Candidate) -> Advice:
-    """Return what the next limit leaves of it."""
-    spread = candidate.limit.stage in SPREAD
-    name, share = subject.next_limit(candidate.relieved, spread=spread)
-    room = max(0.0, 1 - share)
-    capped = candidate.saved > room and name != candidate.limit.what
-    why, then = candidate.why, name if capped else None
-    message = f"{why.message}; {resource(name)} would be the next limit" if then else why.message
-    return Advice(
-        limit=candidate.limit,
-        change=candidate.change,
-        saved=min(candidate.saved, room),
-        why=finding(why.code, message, **why.values, next_limit=then),
-        sure=candidate.sure,
-        spot=subject.spot(*candidate.limit.counters),
-    )
+    return tuple(sorted(best.values(), key=lambda one: (-one.expected, one.id)))
 
 
 def to_try(advice: Sequence[Advice] | None) -> tuple[Advice, ...] | None:

@@ -195,15 +195,7 @@ class Row(Judgement):
         return self.step is None
 
 
-def row_of(rows: Sequence[Row], variant: str) -> Row:
-    """The row of a variant or a reference. Raises UsageError where there is none."""
-    row = next((row for row in rows if row.variant == variant), None)
-    if row is None:
-        raise unknown("variant of this ladder", variant, [row.variant for row in rows])
-    return row
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShapeLadder:
     """The steps judged at one shape, and those they start from, in the order of the ladder, with
     the references, on the evidence at that shape.
@@ -215,9 +207,16 @@ class ShapeLadder:
     references: tuple[Row, ...]
     timing: TimingFacts | None = None
 
+    @property
+    def everything(self) -> tuple[Row, ...]:
+        return (*self.rows, *self.references)
+
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises UsageError for what is not shown."""
-        return row_of((*self.rows, *self.references), variant)
+        row = next((row for row in self.everything if row.variant == variant), None)
+        if row is None:
+            raise unknown("variant of this ladder", variant, [r.variant for r in self.everything])
+        return row
 
 
 class EvidenceEnvironment(Environment, frozen=True, kw_only=True):
@@ -262,8 +261,8 @@ class Recordings:
         return self.noted + self.unnoted
 
 
-@dataclass(frozen=True)
-class Ablation:
+@dataclass(frozen=True, kw_only=True)
+class Ablation(ShapeLadder):
     """A ladder and its references at one shape; ``source`` is where its figures come from.
 
     ``whole`` compares the best step with the baseline; None where a capture is missing, or where no
@@ -282,14 +281,10 @@ class Ablation:
     study: str
     title: str
     summary: str
-    shape: str
-    parameters: Mapping[str, Parameter]
     gpu: str
     source: Origin
     date: str
     reference: str
-    rows: tuple[Row, ...]
-    references: tuple[Row, ...]
     ceilings: Peaks | None
     environment: EvidenceEnvironment
     timing_file: str
@@ -298,21 +293,12 @@ class Ablation:
     across: AcrossShapes | None = None
     measured: Mapping[str, float] = field(default_factory=dict)
     ladders: tuple[ShapeLadder, ...] = ()
-    timing: TimingFacts | None = None
     recordings: Recordings = Recordings()
     work: Work | None = None
     claimed: OverRecordings | None = None
     shapes: Mapping[str, Mapping[str, Parameter]] = field(default_factory=dict, repr=False)
     taken: tuple[str, ...] = field(default=(), repr=False)
     over_parents: Mapping[str, Mapping[str, Ratio]] = field(default_factory=dict, repr=False)
-
-    @property
-    def everything(self) -> tuple[Row, ...]:
-        return (*self.rows, *self.references)
-
-    def row(self, variant: str) -> Row:
-        """A step or a reference by its name. Raises UsageError for what is not shown."""
-        return row_of(self.everything, variant)
 
     @property
     def damage(self) -> Collection[Finding]:
@@ -399,21 +385,13 @@ def _is_loss(row: Row) -> bool:
 def best_of(rows: Iterable[Row]) -> Row | None:
     """The fastest kept row or baseline; of equals, one that was timed beside the baseline."""
     kept = [r for r in rows if r.time and r.verdict in (Verdict.KEPT, Verdict.BASELINE)]
-    fastest = _fastest(kept)
-    linked = _fastest([r for r in kept if r.over_baseline])
-    return linked if linked and fastest and _may_be_as_fast(linked, fastest) else fastest
-
-
-def _fastest(rows: Iterable[Row]) -> Row | None:
-    return min(rows, key=lambda r: r.time.value if r.time else 0.0, default=None)
-
-
-def _may_be_as_fast(row: Row, other: Row) -> bool:
-    """Whether the intervals of their times have anything in common."""
-    if row.time is None or other.time is None:
-        return False
-    low, high = row.time.low, other.time.high
-    return row is other or (low is not None and high is not None and low <= high)
+    kept.sort(key=lambda r: r.time.value if r.time else 0.0)
+    fastest = next(iter(kept), None)
+    linked = next((row for row in kept if row.over_baseline), None)
+    if not linked or not fastest or not linked.time or not fastest.time:
+        return fastest
+    low, high = linked.time.low, fastest.time.high
+    return linked if low is not None and high is not None and low <= high else fastest
 
 
 COMPARED = ("gpu", "driver", "cuda", "torch")
@@ -454,20 +432,22 @@ def variant_at(variant: str, shape: str = "") -> Finding:
 
 def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
     clocks = {r.variant: r.figures["sm_clock"].value for r in rows if "sm_clock" in r.figures}
-    if not clocks:
-        return
-    slow, fast = min(clocks, key=clocks.__getitem__), max(clocks, key=clocks.__getitem__)
-    if clocks[fast] > clocks[slow] * (1 + CLOCK_TOLERANCE):
+    by_clock = sorted(clocks, key=clocks.__getitem__)
+    if by_clock and clocks[by_clock[-1]] > clocks[by_clock[0]] * (1 + CLOCK_TOLERANCE):
         ends = tuple(
             finding("variant", f"{v} at {clocks[v]:.3f} GHz", variant=v, sm_clock_ghz=clocks[v])
-            for v in (slow, fast)
+            for v in (by_clock[0], by_clock[-1])
         )
         message = f"captures ran at different SM clocks{suffix(shape)}: {joined(ends)}"
         yield finding("captures.clocks", message, shape=shape, variants=ends)
 
 
 def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding]:
-    values = {key: {str(_known(i, key)) for i in indexes} for key in COMPARED}
+    values = {
+        key: {ABSENT if value is None else str(value) for value in of}
+        for key in COMPARED
+        if (of := [getattr(index.provenance, key) for index in indexes])
+    }
     values["ncu"] = {index.ncu for index in indexes}
     values["ncu_flags"] = {str(list(counting(index.ncu_flags))) for index in indexes}
     for key, different in values.items():
@@ -475,11 +455,6 @@ def _provenance(indexes: Sequence[CaptureIndex], shape: str) -> Iterator[Finding
             distinct = tuple(sorted(different))
             message = f"captures differ in {key}{suffix(shape)}: {', '.join(distinct)}"
             yield finding("captures.differ", message, field=key, shape=shape, values=distinct)
-
-
-def _known(index: CaptureIndex, key: str) -> str:
-    value = getattr(index.provenance, key)
-    return ABSENT if value is None else str(value)
 
 
 def choice_warnings(ladders: Iterable[ShapeLadder], gates: Gates, table: str) -> Iterator[Finding]:
@@ -617,7 +592,7 @@ def judge(
                 warning
                 for ladder in ladders[1:]
                 for warning in ladder_warnings(
-                    (*ladder.rows, *ladder.references), views[ladder.shape].evidence, ladder.shape
+                    ladder.everything, views[ladder.shape].evidence, ladder.shape
                 )
             ),
             *choice_warnings(ladders, config.gates, evidence.shape),
@@ -872,9 +847,8 @@ def _across(evidence: LadderEvidence, views: Views) -> AcrossShapes | None:
     if not evidence.steps or evidence.shape != evidence.default_shape:
         return None
     times = [view.times for view in views.values()]
-    results = [
-        across_shapes(times, evidence.ladder, step.variant) for step in outcomes(evidence.steps)
-    ]
+    references = [reference.name for reference in evidence.ladder.references]
+    results = [across_shapes(times, references, s.variant) for s in outcomes(evidence.steps)]
     return max(reversed(results), key=lambda result: len(result.shapes))
 
 

@@ -88,7 +88,7 @@ def judge_predictions(
 ) -> tuple[PredictionOutcome, ...]:
     """Judge a step's predictions in order; ``figure`` gives a variant's figure by its id."""
     parents = [figure(step.parent, prediction.figure) for prediction in step.predictions]
-    same = restated(list(zip(step.predictions, parents, strict=True)))
+    pairs = list(zip(step.predictions, parents, strict=True))
     return tuple(
         judge_prediction(
             prediction,
@@ -97,7 +97,7 @@ def judge_predictions(
             written=written(step, prediction, journal),
             restates=label,
         )
-        for prediction, before, label in zip(step.predictions, parents, same, strict=True)
+        for (prediction, before), label in zip(pairs, restated(pairs), strict=True)
     )
 
 
@@ -110,10 +110,16 @@ def judge_prediction(
     restates: str = "",
 ) -> PredictionOutcome:
     """confirmed where the value, or its factor over the parent's, lies in the predicted range."""
-    old = before.value if before else None
-    new = after.value if after else None
+    old, new = (figure.value if figure else None for figure in (before, after))
     label, unit = figure_label(prediction.figure)
     low, high = _range(prediction)
+    measured = new
+    if prediction.factor:
+        measured = new / old if new is not None and old else None
+    result = PredictionResult.NOT_MEASURABLE
+    if measured is not None:
+        inside = low <= measured <= high
+        result = PredictionResult.CONFIRMED if inside else PredictionResult.REFUTED
     return PredictionOutcome(
         figure=prediction.figure,
         label=label,
@@ -121,7 +127,7 @@ def judge_prediction(
         expected=f"{low:g} to {high:g}{'x' if prediction.factor else f' {unit}'}",
         before=old,
         after=new,
-        result=_result(prediction, old, new),
+        result=result,
         written=written,
         restates=restates,
     )
@@ -152,35 +158,17 @@ def restated(predictions: Sequence[tuple[Prediction, Figure | None]]) -> list[st
 
 def _of_time(prediction: Prediction, before: float | None) -> Bounds | None:
     """The factors of the time that a prediction amounts to; None where it speaks of none."""
-    kind, factors = restates(prediction.figure), _factors(prediction, before)
-    if not kind or factors is None:
+    kind, (low, high) = restates(prediction.figure), _range(prediction)
+    if not kind or not (prediction.factor or before):
         return None
+    if before and not prediction.factor:
+        low, high = low / before, high / before
     if kind == TIME:
-        return factors
-    low, high = (1 / factor if factor else math.inf for factor in reversed(factors))
-    return low, high
-
-
-def _factors(prediction: Prediction, before: float | None) -> Bounds | None:
-    """The predicted range as factors of the parent's value; None where that is nothing."""
-    if prediction.factor:
-        return prediction.factor
-    low, high = _range(prediction)
-    return (low / before, high / before) if before else None
+        return low, high
+    return (1 / high if high else math.inf), (1 / low if low else math.inf)
 
 
 def _range(prediction: Prediction) -> Bounds:
     bounds = prediction.factor or prediction.range
     assert bounds is not None  # a prediction has one of them
     return bounds
-
-
-def _result(prediction: Prediction, old: float | None, new: float | None) -> PredictionResult:
-    measured = new
-    if prediction.factor:
-        measured = new / old if new is not None and old else None
-    if measured is None:
-        return PredictionResult.NOT_MEASURABLE
-    low, high = _range(prediction)
-    inside = low <= measured <= high
-    return PredictionResult.CONFIRMED if inside else PredictionResult.REFUTED

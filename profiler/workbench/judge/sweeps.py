@@ -73,7 +73,6 @@ class Sweep:
     combinations: tuple[Combination, ...]
     evidence: Origin
     again: Ratio | None = None
-    again_file: str = ""
     file: str = ""
     warnings: tuple[Finding, ...] = ()
 
@@ -177,14 +176,10 @@ def judge_sweep(
             occupancy_percent=occupancy.value if occupancy else None,
         )
 
+    def place(c: Combination) -> tuple[bool, float, Fate]:
+        return c.microseconds is None, c.microseconds.value if c.microseconds else 0.0, c.state
+
     combined = [combination(name, values) for name, values in space.combinations.items()]
-    combined.sort(
-        key=lambda c: (
-            c.microseconds is None,
-            c.microseconds.value if c.microseconds else 0.0,
-            c.state,
-        )
-    )
     again = confirmation(evidence, timing, base, best)
     return Sweep(
         study=study,
@@ -192,10 +187,9 @@ def judge_sweep(
         gpu=gpu,
         variant=base,
         parameters=space.axes,
-        combinations=tuple(combined),
+        combinations=tuple(sorted(combined, key=place)),
         evidence=source,
         again=ShapeTimes(evidence, again).ratio(base, best) if again else None,
-        again_file=again.file if again else "",
         file=timing.file if timing else "",
         warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
     )
@@ -230,7 +224,9 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
     """Say how far a combination came that was not timed, and why."""
     build, check = evidence.build, evidence.checks.get(shape)
     if build is not None and build.error:
-        text = compiler_error(build.error)
+        # The compiler's own first error, where it is in a message.
+        errors = (line for line in build.error.splitlines() if COMPILER_ERROR.search(line))
+        text = next(errors, first_line(build.error))
         return Fate.UNBUILT, finding("compiler.error", text, text=text)
     if why := refusal(build, gates):
         return Fate.REFUSED, why
@@ -248,12 +244,6 @@ def imprecision(evidence: VariantEvidence, gates: Gates) -> Finding | None:
     """Why its error is too large beside the primary reference's; None where it is not."""
     gate = accuracy_gate(evidence.checks, gates, "the reference")
     return gate.why if gate.state == GateState.FAILED else None
-
-
-def compiler_error(message: str) -> str:
-    """The compiler's own first error, where it is in a message; else the first line."""
-    errors = (line for line in message.splitlines() if COMPILER_ERROR.search(line))
-    return next(errors, first_line(message))
 
 
 def refusal(build: Build | None, gates: Gates) -> Finding | None:

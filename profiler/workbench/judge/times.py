@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
@@ -333,10 +333,11 @@ def geometric_mean(ratios: Iterable[float]) -> float | None:
     return math.exp(added(logs) / len(logs)) if logs else None
 
 
-def across_shapes(every: Iterable[ShapeTimes], ladder: Ladder, variant: str) -> AcrossShapes:
-    """The variant at every shape where its present sources were timed."""
-    references = [reference.name for reference in ladder.references]
-    results = (at_shape(times, references, variant) for times in every)
+def across_shapes(
+    every: Iterable[ShapeTimes], references: Sequence[str], variant: str, beside: str = ""
+) -> AcrossShapes:
+    """The variant at every shape where its present sources were timed; see ``at_shape``."""
+    results = (at_shape(times, references, variant, beside) for times in every)
     return AcrossShapes(variant, tuple(filter(None, results)))
 
 
@@ -374,11 +375,6 @@ def at_shape(
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
 COMPANY_WITHIN = 0.03
 LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
-BEFORE = {
-    "interference.slowed": "something in these sessions slows the reference down: ",
-    "interference.sped_up": "something in these sessions speeds the reference up: ",
-    "interference.uncertain": "too uncertain to say: ",
-}
 
 
 @dataclass(frozen=True)
@@ -435,8 +431,23 @@ class Interference:
             return False
         return (self.by_time.value > 1) != (self.ratio > 1)
 
-    def finding(self, code: str, shape: str = "") -> Finding:
-        """Both times, and by how much they differ; ``shape`` where it is not the table's."""
+    def said(self, shape: str = "") -> Finding:
+        """Whether the reference takes as long beside the steps; if not, no ratio over it counts.
+        ``shape`` where it is not the table's.
+        """
+        code, before = "interference.undisturbed", ""
+        if self.is_disturbed and self.ratio > 1:
+            code, before = (
+                "interference.slowed",
+                "something in these sessions slows the reference down: ",
+            )
+        elif self.is_disturbed:
+            code, before = (
+                "interference.sped_up",
+                "something in these sessions speeds the reference up: ",
+            )
+        elif self.is_off:
+            code, before = "interference.uncertain", "too uncertain to say: "
         ends = ""
         if self.low is not None and self.high is not None:
             ends = f" [{change(self.low)}, {change(self.high)}]"
@@ -445,7 +456,7 @@ class Interference:
         clock = f", {change(in_time)} % in time, at another clock" if in_time else ""
         return finding(
             code,
-            f"{BEFORE.get(code, '')}{self.reference} takes {self.alone:.4g} µs alone and "
+            f"{before}{self.reference} takes {self.alone:.4g} µs alone and "
             f"{self.together:.4g} µs beside the steps, {change(self.ratio)} %{ends} in {unit}"
             f"{clock}{suffix(shape)}",
             reference=self.reference,
@@ -458,14 +469,6 @@ class Interference:
             ratio_in_time=in_time,
             shape=shape,
         )
-
-    def said(self, shape: str = "") -> Finding:
-        """Whether the reference takes as long beside the steps; if not, no ratio over it counts."""
-        if self.is_disturbed:
-            code = "interference.slowed" if self.ratio > 1 else "interference.sped_up"
-            return self.finding(code, shape)
-        code = "interference.uncertain" if self.is_off else "interference.undisturbed"
-        return self.finding(code, shape)
 
 
 @dataclass(frozen=True)
@@ -488,27 +491,25 @@ class Throttling:
 
     def finding(self, shapes: tuple[str, ...]) -> Finding:
         """At which shapes, how often, and down to which clock."""
-        limits, reasons = self.limits or ("throttled",), "" if self.limits else self.reasons
+        limits, reasons = self.limits or ("throttled",), () if self.limits else self.reasons
         because = f" ({', '.join(reasons)})" if reasons else ""
-        clock = ABSENT
-        is_known = self.sm_clock_mhz is not None and self.most_mhz is not None
-        if self.sm_clock_mhz is not None and self.most_mhz is not None:
-            slowest, most = self.sm_clock_mhz / 1e3, self.most_mhz / 1e3
-            clock = f"{slowest:.2f} GHz of {most:.2f} ({self.variant})"
+        clock, slowest, most = ABSENT, self.sm_clock_mhz, self.most_mhz
+        if slowest is not None and most is not None:
+            clock = f"{slowest / 1e3:.2f} GHz of {most / 1e3:.2f} ({self.variant})"
         return finding(
             "timing.throttled",
             f"the GPU was {' and '.join(limits)}{because} at "
             f"{', '.join(shapes)}, {'at most ' if len(shapes) > 1 else ''}in {percent(self.share)} "
             f"of the rounds: SM clock {clock}",
             limits=limits,
-            reasons=() if self.limits else self.reasons,
+            reasons=reasons,
             shapes=shapes,
             several=len(shapes) > 1 or None,
             share=self.share,
             variant=self.variant,
-            sm_clock_mhz=self.sm_clock_mhz,
-            most_mhz=self.most_mhz,
-            clock=None if is_known else ABSENT,
+            sm_clock_mhz=slowest,
+            most_mhz=most,
+            clock=ABSENT if clock == ABSENT else None,
         )
 
 
