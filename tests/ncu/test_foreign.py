@@ -16,12 +16,6 @@ from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
 from workbench.app import show
 from workbench.derive.figures import Figure
 from workbench.derive.matching import (
-    BY_HAND,
-    BY_NAME,
-    BY_NAME_AND_SHAPE,
-    BY_RANGE,
-    BY_REST,
-    BY_SIGNATURE,
     groups,
     match,
 )
@@ -257,7 +251,7 @@ def test_diff_matches_by_name_and_lists_the_rest(capsys: Capsys) -> None:
     found = json_of(capsys, "diff", PACKED, RAW)
     for item in found["kernels"]:
         before, after = item["before"], item["after"]
-        if item["matched_by"] != BY_REST:
+        if item["matched_by"] != "rest":
             assert before["kernel"] == after["kernel"]
     matched = sum(len(item["launches"]) for item in found["kernels"])
     assert matched + len(found["only_before"]) == LAUNCHES
@@ -293,7 +287,7 @@ def test_launches_match_by_signature_and_shape_then_by_less() -> None:
     before = [launch(0, "void f<int>(int)"), launch(1, "g(int)"), launch(2, "h(int)")]
     others = [("h(int)", (9, 1, 1)), ("void f<float>(float)", (8, 1, 1)), ("g(int)", (8, 1, 1))]
     after = [launch(i, name, grid=grid) for i, (name, grid) in enumerate(others)]
-    pairs = [(0, 1, BY_NAME_AND_SHAPE), (1, 2, BY_SIGNATURE), (2, 0, BY_NAME)]
+    pairs = [(0, 1, "name_and_shape"), (1, 2, "signature"), (2, 0, "name")]
     assert how(before, after) == pairs
 
 
@@ -301,11 +295,11 @@ def test_launches_of_the_workbench_match_by_their_ranges_first() -> None:
     """Kernels of many variants have one name: in other orders they were taken for each other."""
     before = [launch(i, "f(int)", range=name) for i, name in enumerate(("one", "two", ""))]
     after = [launch(i, "f(int)", range=name) for i, name in enumerate(("", "two", "one"))]
-    assert how(before, after) == [(0, 2, BY_RANGE), (1, 1, BY_RANGE), (2, 0, BY_SIGNATURE)]
+    assert how(before, after) == [(0, 2, "range"), (1, 1, "range"), (2, 0, "signature")]
     assert len(match(before, after).groups) == 3
     retuned = [launch(0, "f(int)", range="two"), launch(1, "f(int)", range="one", grid=(4, 1, 1))]
-    assert how(before[:2], retuned) == [(0, 1, BY_RANGE), (1, 0, BY_RANGE)]
-    assert how([before[0]], [after[1]]) == [(0, 1, BY_SIGNATURE)]
+    assert how(before[:2], retuned) == [(0, 1, "range"), (1, 0, "range")]
+    assert how([before[0]], [after[1]]) == [(0, 1, "signature")]
 
 
 def test_diff_takes_the_launches_that_it_is_told(capsys: Capsys) -> None:
@@ -313,7 +307,7 @@ def test_diff_takes_the_launches_that_it_is_told(capsys: Capsys) -> None:
     (item,) = found["kernels"]
     assert item["launches"] == [[1, 5]]
     assert found["only_before"] == found["only_after"] == []
-    assert item["matched_by"] == BY_HAND
+    assert item["matched_by"] == "asked_for"
     assert text_of(capsys, "diff", PACKED, RAW, "--launch", "1:5").count("\n## ") == 1
 
 
@@ -352,7 +346,7 @@ def test_equal_launches_match_in_order_and_the_extra_one_is_left() -> None:
 
 def test_a_renamed_kernel_matches_only_where_nothing_else_is_left() -> None:
     one, other = launch(0, "slow(int)"), launch(0, "fast(int)")
-    assert how([one], [other]) == [(0, 0, BY_REST)]
+    assert how([one], [other]) == [(0, 0, "rest")]
     assert how([one, launch(1, "third(int)")], [other]) == []
 
 

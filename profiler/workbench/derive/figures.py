@@ -83,13 +83,23 @@ def figures(metrics: ColumnTable) -> dict[str, Figure]:
     launches = metrics.by_launch
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
     collected = {key: value for key, value in every.items() if value is not None}
-    bandwidth = _dram_bandwidth(collected)
-    if bandwidth is not None:
-        collected[BANDWIDTH] = bandwidth
-    if taken := _samples(launches):
-        collected[SAMPLES] = taken
-    stalls = (_stall_figure(reason, share) for reason, share in stall_shares(metrics).items())
-    return {**collected, **{stall.id: stall for stall in stalls}}
+    read, write, duration = map(collected.get, ("dram_read", "dram_write", "duration"))
+    if read and write and duration and duration.value:
+        value = (read.value + write.value) / duration.value * 1e3
+        metric = f"({read.metric} + {write.metric}) / {DURATION}"
+        collected[BANDWIDTH] = _computed(BANDWIDTH, value, metric, "higher")
+    if total := added(added(stall_samples(values).values()) for values in launches.values()):
+        collected[SAMPLES] = _computed(SAMPLES, total, f"{STALL_PREFIX}*")
+    for reason, share in stall_shares(metrics).items():
+        name, label = f"{STALL}{reason}", f"Stall: {stall_label(reason)}"
+        metric, better = f"{STALL_PREFIX}{reason}", "" if reason == ISSUING else "lower"
+        collected[name] = Figure(name, label, 100 * share, "% of samples", metric, better)
+    return collected
+
+
+def _computed(name: str, value: float, metric: str, better: str = "") -> Figure:
+    label, unit = figure_label(name)
+    return Figure(name, label, value, unit, metric, better)
 
 
 def figure(spec: FigureSpec, launches: MetricsByLaunch) -> Figure | None:
@@ -102,14 +112,7 @@ def figure(spec: FigureSpec, launches: MetricsByLaunch) -> Figure | None:
     value, metric = _aggregate(spec, name, launches)
     if value is None or not math.isfinite(value):
         return None
-    return Figure(
-        id=spec.id,
-        label=spec.label,
-        value=value * spec.scale,
-        unit=spec.unit,
-        metric=metric,
-        better=spec.better,
-    )
+    return Figure(spec.id, spec.label, value * spec.scale, spec.unit, metric, spec.better)
 
 
 def _collected(names: tuple[str, ...], launches: MetricsByLaunch) -> str | None:
@@ -137,42 +140,6 @@ def _mean_by_duration(values: list[float], launches: MetricsByLaunch) -> float |
     if not all(weights):  # a duration is missing or zero: only equal values need no weights
         return values[0] if len(set(values)) == 1 else None
     return added(v * w for v, w in zip(values, weights, strict=True)) / added(weights)
-
-
-def _dram_bandwidth(figures: Mapping[str, Figure]) -> Figure | None:
-    if (
-        not {"duration", "dram_read", "dram_write"} <= figures.keys()
-        or not figures["duration"].value
-    ):
-        return None
-    read, write = figures["dram_read"], figures["dram_write"]
-    label, unit = figure_label(BANDWIDTH)
-    return Figure(
-        id=BANDWIDTH,
-        label=label,
-        value=(read.value + write.value) / figures["duration"].value * 1e3,
-        unit=unit,
-        metric=f"({read.metric} + {write.metric}) / {DURATION}",
-        better="higher",
-    )
-
-
-def _samples(launches: MetricsByLaunch) -> Figure | None:
-    """Warp state samples of all launches: a share of them has a standard error."""
-    total = added(added(stall_samples(values).values()) for values in launches.values())
-    label, unit = figure_label(SAMPLES)
-    return Figure(SAMPLES, label, total, unit, f"{STALL_PREFIX}*") if total else None
-
-
-def _stall_figure(reason: str, share: float) -> Figure:
-    return Figure(
-        id=f"{STALL}{reason}",
-        label=f"Stall: {stall_label(reason)}",
-        value=100 * share,
-        unit="% of samples",
-        metric=f"{STALL_PREFIX}{reason}",
-        better="" if reason == ISSUING else "lower",
-    )
 
 
 def known_figures() -> list[str]:

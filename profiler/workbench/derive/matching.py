@@ -11,8 +11,7 @@ from workbench.derive.figures import added
 from workbench.ncu.report_file import Launch
 from workbench.words import grouped
 
-BY_RANGE, BY_SIGNATURE, BY_NAME_AND_SHAPE = "range", "signature", "name_and_shape"
-BY_NAME, BY_REST, BY_HAND = "name", "rest", "asked_for"
+BY_HAND = "asked_for"
 MATCHED = {
     "range": "the workbench's range, and name",
     "signature": "name and launch shape",
@@ -92,10 +91,10 @@ class Matching:
     @property
     def groups(self) -> list[PairGroup]:
         """Group launches by signature and launch shape, the most time first."""
-        members: dict[Any, list[LaunchPair]] = {}
-        for pair in self.pairs:
-            sides = [(x.signature, x.shape, x.range) for x in (pair.before, pair.after)]
-            members.setdefault((*sides, pair.how), []).append(pair)
+        members = grouped(
+            ((*((x.signature, x.shape, x.range) for x in (p.before, p.after)), p.how), p)
+            for p in self.pairs
+        )
         made = [PairGroup(tuple(pairs)) for pairs in members.values()]
         return sorted(made, key=lambda g: -added(p.before.microseconds or 0.0 for p in g.pairs))
 
@@ -104,12 +103,12 @@ NOTHING_ELSE = object  # a key that no other launch has
 
 # What the workbench profiled says by its range which variant it is of: many have one kernel's name.
 RULES: tuple[tuple[str, Callable[[Launch], Any]], ...] = (
-    (BY_RANGE, lambda x: (x.range, x.signature, x.shape) if x.range else NOTHING_ELSE()),
-    (BY_RANGE, lambda x: (x.range, x.kernel) if x.range else NOTHING_ELSE()),
-    (BY_SIGNATURE, lambda x: (x.signature, x.shape)),
-    (BY_NAME_AND_SHAPE, lambda x: (x.kernel, x.shape)),
-    (BY_NAME, lambda x: x.signature),
-    (BY_NAME, lambda x: x.kernel),
+    ("range", lambda x: (x.range, x.signature, x.shape) if x.range else NOTHING_ELSE()),
+    ("range", lambda x: (x.range, x.kernel) if x.range else NOTHING_ELSE()),
+    ("signature", lambda x: (x.signature, x.shape)),
+    ("name_and_shape", lambda x: (x.kernel, x.shape)),
+    ("name", lambda x: x.signature),
+    ("name", lambda x: x.kernel),
 )
 
 
@@ -122,7 +121,7 @@ def match(before: Sequence[Launch], after: Sequence[Launch]) -> Matching:
     for how, key in RULES:
         _take(left, right, pairs, how, key)
     if len({x.signature for x in left}) == 1 and len({x.signature for x in right}) == 1:
-        _take(left, right, pairs, BY_REST, lambda x: None)
+        _take(left, right, pairs, "rest", lambda x: None)
     pairs.sort(key=lambda pair: pair.before.index)
     return Matching(tuple(pairs), tuple(left), tuple(right))
 

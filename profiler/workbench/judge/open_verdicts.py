@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from workbench.derive.speedup import Key, Ratio, SessionTimes, ratio_of, session_times, time_of
+from workbench.derive.speedup import Ratio, ratio_of, session_times, time_of
 from workbench.evidence.records import Build, Timing
 from workbench.judge.commits import TimedPair, time_verdict
 from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict
 from workbench.study.config import CommitGate, Config, Gates
-from workbench.study.model import Ladder, Step
+from workbench.study.model import Ladder
 from workbench.words import HEADLINE, GateState, Move, Regime, Verdict
 
 
@@ -26,24 +26,21 @@ def open_variants(timing: Timing, ladder: Ladder, gates: Gates) -> tuple[str, ..
     for step in ladder.steps:
         if step.parent is None or step.shape not in ("", timing.shape):
             continue
-        over = _over_parent(timing, times, step, Regime.CHAINED)
-        alone = _over_parent(timing, times, step, Regime.ALONE)
+        over, alone = (
+            ratio_of(
+                times.get((step.parent, regime, False), {}),
+                times.get((step.variant, regime, False), {}),
+                timing.first_planned,
+            )
+            for regime in (Regime.CHAINED, Regime.ALONE)
+        )
         limits = [gates, *([for_bug_fix(gates)] if step.corrects else [])]
         if over and any(_is_open(over, alone, limit) for limit in limits):
-            undecided |= {step.variant, step.parent}
+            undecided |= {step.parent, step.variant}
     if undecided and ladder.primary_reference in timing.chained:
         undecided.add(ladder.primary_reference)
-    names = [step.variant for step in ladder.steps] + [
-        reference.name for reference in ladder.references
-    ]
-    return tuple(name for name in names if name in undecided)
-
-
-def _over_parent(
-    timing: Timing, times: Mapping[Key, SessionTimes], step: Step, regime: Regime
-) -> Ratio | None:
-    before, after = (times.get((name or "", regime, False)) for name in (step.parent, step.variant))
-    return ratio_of(before, after, timing.first_planned) if before and after else None
+    every = (*(s.variant for s in ladder.steps), *(r.name for r in ladder.references))
+    return tuple(name for name in every if name in undecided)
 
 
 def _is_open(over: Ratio, alone: Ratio | None, gates: Gates) -> bool:
