@@ -174,22 +174,16 @@ def _cycles(values: Values) -> float:
     return max(by_clock, values.get(CYCLES, 0.0))
 
 
-@dataclass(frozen=True)
-class Moved:
-    """Bytes of all launches through a level; ``seconds`` at its peak bandwidth, nan if unknown."""
-
-    bytes: float
-    seconds: float
-
-
-def moved(launches: Sequence[Values], level: str) -> Moved | None:
-    """None where some launch has no counters of the level."""
+def moved(launches: Sequence[Values], level: str) -> tuple[float, float] | None:
+    """Bytes of all launches through a level, and seconds at its peak bandwidth, nan if unknown;
+    None where some launch has no counters of the level.
+    """
     amounts = [traffic(values, level) for values in launches]
     collected = [amount for amount in amounts if amount is not None]
     if len(collected) < len(launches):
         return None
     rates = [bandwidth(values, level) or math.nan for values in launches]
-    return Moved(added(collected), added(a / r for a, r in zip(collected, rates, strict=True)))
+    return added(collected), added(a / r for a, r in zip(collected, rates, strict=True))
 
 
 @dataclass(frozen=True)
@@ -213,14 +207,11 @@ def used(metrics: ColumnTable, ceilings: Mapping[str, float]) -> dict[str, Used]
     seconds = added(values[DURATION] for values in launches) * 1e-9
     by_level: dict[str, Used] = {}
     for level in LEVELS:
-        through = moved(launches, level)
-        if through is None:
-            continue
-        theory, ceiling = through.seconds / seconds, ceilings.get(level)
-        share = through.bytes / ceiling / seconds if ceiling else math.nan
-        by_measured = math.isfinite(share) and share <= 1
+        through, at_peak = moved(launches, level) or (math.nan, math.nan)
+        theory, share = at_peak / seconds, _share(through, ceilings.get(level), seconds)
+        by_measured = share <= 1
         if by_measured or math.isfinite(theory):
-            by_level[level] = Used(through.bytes, share if by_measured else theory, by_measured)
+            by_level[level] = Used(through, share if by_measured else theory, by_measured)
     return by_level
 
 
@@ -309,8 +300,8 @@ def point(
     clocks = [sm_clock(values) or math.nan for values in launches]
     cycles = added(clock * part for clock, part in zip(clocks, durations, strict=True))
     every = {level: moved(launches, level) for level in LEVELS}
-    traffic = {k: amount for k, amount in every.items() if amount and math.isfinite(amount.seconds)}
-    if DRAM not in traffic or base not in traffic or not traffic[base].bytes or not seconds:
+    traffic = {k: amount for k, amount in every.items() if amount and math.isfinite(amount[1])}
+    if DRAM not in traffic or base not in traffic or not traffic[base][0] or not seconds:
         return None
     work = [part for values in launches for part in _work(values)]
     flops = totals((kind, done) for kind, done, _ in work)
@@ -318,27 +309,26 @@ def point(
     total, ceilings = added(flops.values()), measured or {}
     kind = max(at_peak, key=lambda name: (at_peak[name], name), default="fp32")
     busy = at_peak.get(kind, 0.0)
-    least = {name: max(busy, amount.seconds) for name, amount in traffic.items()}
     levels = {
         name: LevelPoint(
             name=name,
-            flop_per_byte=total / amount.bytes if amount.bytes else math.inf,
-            share_of_bandwidth=amount.seconds / seconds,
-            roof_flops_per_second=total / least[name] if least[name] else math.nan,
-            share_of_measured=_share(amount.bytes, ceilings.get(name), seconds),
-            bytes_per_second=amount.bytes / seconds,
+            flop_per_byte=total / through if through else math.inf,
+            share_of_bandwidth=least / seconds,
+            roof_flops_per_second=total / max(busy, least) if busy or least else math.nan,
+            share_of_measured=_share(through, ceilings.get(name), seconds),
+            bytes_per_second=through / seconds,
         )
-        for name, amount in traffic.items()
+        for name, (through, least) in traffic.items()
     }
     return Point(
         base=base,
-        flop_per_byte=total / traffic[base].bytes,
+        flop_per_byte=levels[base].flop_per_byte,
         flops_per_second=total / seconds,
         roof_flops_per_second=levels[base].roof_flops_per_second,
         arithmetic=TENSOR if kind.startswith(TENSOR) else kind,
         flops=total,
         above_roof=busy > ERROR_MARGIN * seconds or any(x.above_roof for x in levels.values()),
-        limit="compute" if busy >= traffic[base].seconds else base,
+        limit="compute" if busy >= traffic[base][1] else base,
         share_of_arithmetic_peak=busy / seconds,
         levels=tuple(levels.values()),
         tensor_type=kind.removeprefix(f"{TENSOR} ") if TENSOR in kind else "",

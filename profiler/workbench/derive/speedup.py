@@ -31,17 +31,11 @@ LEVEL, LEVEL_AGAIN = 95, 99  # percent
 LEAST_APART = 0.01  # ratios in time and in cycles that differ by less say the same
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A geometric mean over ``sessions``, each an independent number, and the ends of its interval
-    of ``level`` percent: None (not collected) of one session.
-    """
+class Ends:
+    """An interval from ``low`` to ``high``, of which None is not collected."""
 
-    value: float
     low: float | None
     high: float | None
-    sessions: int
-    level: int = LEVEL
 
     @property
     def half_width(self) -> float | None:
@@ -52,7 +46,20 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Interval(Ends):
+    """A geometric mean over ``sessions``, each an independent number, and the ends of its interval
+    of ``level`` percent: None (not collected) of one session.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    sessions: int
+    level: int = LEVEL
+
+
+@dataclass(frozen=True)
+class Ratio(Ends):
     """How many times faster; above 1 is faster. ``low`` and ``high`` are of the interval of
     ``level`` percent over ``sessions``, None (not collected) where there is but one; ``cycles`` is
     the same in SM cycles.
@@ -97,8 +104,7 @@ class Ratio:
         """Whether the clock is a part of it: by more than both intervals and one percent."""
         if self.cycles is None:
             return False
-        half_width = Interval(self.ratio, self.low, self.high, self.sessions).half_width or 0.0
-        room = max(LEAST_APART, half_width + (self.cycles.half_width or 0.0))
+        room = max(LEAST_APART, (self.half_width or 0.0) + (self.cycles.half_width or 0.0))
         return abs(math.log(self.ratio / self.cycles.value)) > room
 
 
@@ -415,8 +421,7 @@ def _weighted(
 
 def variance_of(ratio: Ratio) -> float:
     """Derive the variance of the logarithm from its interval; 0 for one session, which has none."""
-    interval = Interval(ratio.ratio, ratio.low, ratio.high, ratio.sessions)
     quantiles = T_995 if ratio.level == LEVEL_AGAIN else T_975
-    if interval.half_width is None or ratio.sessions < 2:
+    if ratio.half_width is None or ratio.sessions < 2:
         return 0.0
-    return (interval.half_width / quantile_of(quantiles, ratio.sessions - 1)) ** 2
+    return (ratio.half_width / quantile_of(quantiles, ratio.sessions - 1)) ** 2

@@ -15,8 +15,9 @@ from statistics import geometric_mean, median
 
 import msgspec
 
+from workbench.derive.factors import INSTRUCTIONS
 from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
-from workbench.derive.rooflines import DRAM, L2, TENSOR, counted_flops, peaks
+from workbench.derive.rooflines import DRAM, GPC_CLOCK, L2, TENSOR, counted_flops, peaks
 from workbench.derive.speedup import OverRecordings, Ratio, TwoClocks
 from workbench.evidence.records import (
     Build,
@@ -707,7 +708,6 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
 # closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.15 times this
 # or more (docs/trust.md).
 LEAST_SHARE, UNDER_NCU_US = 0.5, 0.6
-CLOCK = "gpc__cycles_elapsed.avg.per_second"
 DRAM_READ = ("dram__bytes_read.sum", "dram__bytes_op_read.sum")
 
 
@@ -737,7 +737,7 @@ def profiled(case: Case) -> Profiled | None:
         if DURATION not in values:
             return None
         duration = values[DURATION] * 1e-3
-        clock = values.get(CLOCK, 0.0) * 1e-9
+        clock = values.get(GPC_CLOCK, 0.0) * 1e-9
         scaled = duration * clock / ghz if ghz and clock else duration
         read = next((values[name] for name in DRAM_READ if name in values), 0.0)
         shortest.append(min(duration, scaled))
@@ -792,7 +792,6 @@ def _a_call(microseconds: float, under_ncu: float) -> str:
 PACKED_FLOPS = 64  # of a warp instruction at the most, outside of the tensor cores: two halves
 LEAST_WORK = 0.90  # counters of several replay passes agree to some per cent
 MARGIN = 1.05  # of a peak: clocks of two passes differ by so much in short kernels
-INSTRUCTIONS = "smsp__inst_executed.sum"
 # What may do the arithmetic of a study whose inputs are of a type: also faster types, since float32
 # can be put together from halves.
 ARITHMETIC = {
@@ -1172,7 +1171,7 @@ def judged_at_shape(
         )
     )
     if timed := case_of(view, step.variant, step.parent).timing:
-        time = view.times.beside(step.parent, step.variant)
+        time = view.times.time(step.variant, beside=step.parent)
         gates += referee_gate(timed, step, over, time.value if time else None, limits)
     return tuple(gates), verdict(gates, over, limits), over
 
@@ -1248,10 +1247,7 @@ def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | N
         return Status.FAILED, failed_check(check) if plain else finding(
             "stopped", check.why, text=check.why
         )
-    return _standing_of_evidence(evidence.state)
-
-
-def _standing_of_evidence(state: Mapping[str, Status]) -> tuple[Status, Finding | None]:
+    state = evidence.state
     late = tuple(kind for kind, value in state.items() if value == Status.STALE)
     if late:
         message = f"its sources changed since ({', '.join(late)}); measure it again"

@@ -95,13 +95,13 @@ class ShapeTimes:
             if number in timing.planned
         }
 
-    def time(self, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
-        """None where its present sources were not timed so, or where its calls add nothing."""
-        return time_of(self.instances(variant, regime), regime)
-
-    def beside(self, other: str, variant: str, regime: Regime = Regime.CHAINED) -> Time | None:
-        """The time of the variant in the timing that its ratio over ``other`` is of."""
-        return time_of(self.instances(variant, regime, beside=other), regime)
+    def time(
+        self, variant: str, regime: Regime = Regime.CHAINED, *, beside: str = ""
+    ) -> Time | None:
+        """None where its present sources were not timed so, or where its calls add nothing;
+        ``beside`` another, it is of the timing that their ratio is of.
+        """
+        return time_of(self.instances(variant, regime, beside=beside), regime)
 
     def ratio(
         self,
@@ -354,21 +354,21 @@ def at_shape(
     check = recorded.checks.get(evidence.shape)
     error = check.times_reference if check else None
     if beside or fastest:
-        time = times.beside(beside or fastest, variant) or time
+        time = times.time(variant, beside=beside or fastest) or time
     seconds = time.value * 1e-6
     return AtShape(
         shape=evidence.shape,
         parameters=evidence.parameters,
         microseconds=time,
         fastest=fastest,
-        reference_microseconds=times.beside(variant, fastest) if fastest else None,
+        reference_microseconds=times.time(fastest, beside=variant) if fastest else None,
         speedup_over_fastest=over,
         flops_per_second=work.flops / seconds,
         bytes_per_second=work.bytes / seconds,
         accuracy=None if error is None else float(error),
         not_timed=tuple(r for r in others if times.ratio(r, variant) is None),
         alone=times.least(others, variant, Regime.ALONE)[1],
-        references={r: time for r in others if (time := times.beside(variant, r))},
+        references={r: time for r in others if (time := times.time(r, beside=variant))},
     )
 
 
