@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.derive.factors import (
@@ -136,7 +137,7 @@ def capture(kernel: Kernel, without: Collection[str] = (), launches: int = 1) ->
         lines.append((FILE, HOT, SECTORS, kernel.excess * sectors))
     values = [(name, value, "") for name, value in known.items()]
     made = KeptTables("made", values, lines, [], frozenset(("samples", "instructions", SECTORS)))
-    return Capture(Path("made.ncu-rep"), tuple(replace(made) for _ in range(launches)))
+    return Capture(Path("made.ncu-rep"), tuple(copy(made) for _ in range(launches)))
 
 
 def _waits(sampled: Mapping[str, float]) -> list[tuple[str, float]]:

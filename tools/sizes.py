@@ -25,7 +25,8 @@ from workbench.judge.times import (
     at_shape,
     geometric_mean,
     main_timing,
-    warnings_of,
+    timing_facts,
+    timing_warnings,
 )
 from workbench.render import markdown
 from workbench.render.chart import svg
@@ -110,7 +111,10 @@ def over_shapes(targets: Sequence[Target], names: Sequence[str], parameter: str)
         results = (at_shape(each, references, name, beside) for each in times.values())
         return AcrossShapes(name, tuple(filter(None, results)))
 
-    by_size = {f"{parameter}={size:g}": times[name].table for name, size in sizes.items()}
+    tables = {f"{parameter}={size:g}": times[name].table for name, size in sizes.items()}
+    clocks = (mhz for timing in tables.values() if timing is not None for mhz in timing.clocks)
+    highest, reference = max(clocks, default=None), ladder.primary_reference
+    facts = {size: timing_facts(timing, reference, highest) for size, timing in tables.items()}
     shared = evidence[first.shape].parameters.items()
     return OverSizes(
         study=first.study.name,
@@ -120,8 +124,12 @@ def over_shapes(targets: Sequence[Target], names: Sequence[str], parameter: str)
         others={name: value for name, value in shared if name != parameter},
         variants=tuple(map(across, every)),
         references=references,
-        warnings=tuple(warnings_of(by_size, ladder.primary_reference)),
+        warnings=tuple(timing_warnings(facts, next(iter(facts)) if len(facts) == 1 else "")),
     )
+
+
+def result_at(line: AcrossShapes, shape: str) -> AtShape | None:
+    return next((result for result in line.shapes if result.shape == shape), None)
 
 
 def size_lines(over: OverSizes, name: str) -> svg.Drawing:
@@ -133,7 +141,7 @@ def size_lines(over: OverSizes, name: str) -> svg.Drawing:
         f"{over.parameter}={size:g}": {
             line.variant: point.microseconds.value
             for line in reversed(over.variants)
-            if (point := line.result_at(shape))
+            if (point := result_at(line, shape))
         }
         for shape, size in over.sizes.items()
     }
@@ -158,7 +166,7 @@ def over(workspace: Workspace, page: Page, case: str) -> OverSizes | None:
     found = over_shapes(targets, versions, page.over)
     lines = {line.variant: line for line in found.variants}
     own = [lines.pop(version) for version in versions]
-    at_size = (filter(None, (line.result_at(shape) for line in own)) for shape in found.sizes)
+    at_size = (filter(None, (result_at(line, shape) for line in own)) for shape in found.sizes)
     points = tuple(point for point in (next(points, None) for points in at_size) if point)
     if len(points) < len(pick_shapes(workspace.study(page.study), page.cases[case])):
         return None

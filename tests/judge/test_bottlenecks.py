@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from answers import not_none
-from made_ladder import ablation, with_row
 from workbench.derive.figures import (
     ISSUING,
     SAMPLES,
@@ -32,7 +31,6 @@ from workbench.ncu.capture import (
 from workbench.render.document import blocks
 from workbench.render.document.limits import brief
 from workbench.render.document.limits import share as share_text
-from workbench.render.document.limits import top_stall as top_stall_of
 from workbench.study.files import decompressed
 
 
@@ -164,15 +162,6 @@ def test_of_an_unknown_number_of_samples_there_is_no_error() -> None:
     assert (found.reason, found.error) == ("barrier", None)
     assert top_stall({"selected": 1.0}, 100) is None
     assert top_stall({}, 100) is None
-
-
-def test_the_ladder_has_the_error_of_its_top_stall() -> None:
-    known = {SAMPLES: Figure(SAMPLES, "Warp state samples", 400.0, "sample", "")}
-    stalls = {"wait": 0.34, "barrier": 0.33, "selected": 0.33}
-    row = with_row(ablation(1), "fix1", stalls=stalls, figures=known).row("fix1")
-    found = not_none(top_stall_of(row))
-    assert found.reason == "wait"
-    assert found.error == pytest.approx(0.0237, rel=1e-2)
 
 
 @cache

@@ -32,41 +32,6 @@ from workbench.words import Change, CheckResult, Role, Verdict
 from workspaces import FIXTURE, GOOD, ROOT, make, recorded_ladder
 
 
-def test_every_step_stands_once_in_a_ladder_with_its_parent() -> None:
-    found = recorded_ladder()
-    assert found.ladders[0].shape == found.shape
-    steps = [r.variant for ladder in found.ladders for r in ladder.rows if r.role != Role.START]
-    assert sorted(steps) == sorted(r.variant for r in found.rows)
-    for ladder in found.ladders:
-        shown = [r.variant for r in ladder.rows]
-        order = [r.variant for r in found.rows if r.variant in shown]
-        assert shown == order
-        for row in ladder.rows:
-            assert row.step is not None
-            if row.role != Role.START:
-                assert row.step.shape in (ladder.shape, "")
-                assert row.step.parent is None or row.step.parent in shown
-
-
-def test_a_verdict_stands_beside_the_ratio_it_was_given_for() -> None:
-    found = recorded_ladder()
-    for ladder in found.ladders:
-        for row in ladder.rows:
-            assert row.judged_at == ""
-            if row.role == Role.START:
-                assert row.verdict is None
-                assert not row.gates
-                continue
-            assert row.verdict == found.row(row.variant).verdict
-            assert row.deciding_speedup == found.row(row.variant).deciding_speedup
-            if row.deciding_speedup and row.deciding_speedup.level == 95:
-                assert row.deciding_speedup == row.over_parent
-            if row.verdict == Verdict.KEPT:
-                assert row.over_parent is not None
-                assert row.over_parent.low is not None
-                assert row.over_parent.low > (0.97 if not_none(row.step).corrects else 1)
-
-
 def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
     found = recorded_ladder()
     ladder = next(ladder for ladder in found.ladders if ladder.shape == "b4h16s2048d64")
@@ -83,14 +48,6 @@ def test_a_step_at_another_shape_has_the_figures_of_that_shape() -> None:
     assert sdpa.role == Role.REFERENCE
     assert there.over_reference is not None
     assert abs(there.over_reference.ratio - not_none(sdpa.time).value / there.time.value) < 0.01
-
-
-def test_a_choice_is_compared_with_the_best_of_what_it_picks_from() -> None:
-    found = recorded_ladder()
-    row = found.ladders[0].row("fix15")
-    assert row.role == Role.CHOICE
-    assert row.chosen == "fix11[stagger=1,polynomial=3]"
-    assert 0.95 < not_none(row.over_chosen).ratio < 1.05
 
 
 STEPS = [

@@ -92,7 +92,7 @@ def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: st
     lines = {line.variant: line for line in found.variants}
     assert len(found.sizes) == len(sizes.TOKENS.split("|"))
     for name in found.sizes:
-        standing = next(version for version in versions if lines[version].result_at(name))
+        standing = next(version for version in versions if sizes.result_at(lines[version], name))
         called = taken(choice, experts(study.shapes[name]))
         assert called[0] == versions[0]
         assert standing in called, f"{name}: {called}"

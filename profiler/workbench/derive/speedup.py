@@ -324,23 +324,16 @@ def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Rat
     second look.
     """
     shared = [number for number in before if number in after]
-    first, second = ({number: side[number] for number in shared} for side in (before, after))
-    again = len(shared) > planned > 0
-    quotient = _quotient(logarithms(first), logarithms(second), again=again)
-    if quotient is None:
-        return None
-    in_cycles = (logarithms(side, in_cycles=True) for side in (first, second))
-    cycles = _quotient(*in_cycles, again=again)
-    return Ratio(
-        quotient.value, quotient.low, quotient.high, quotient.sessions, cycles, quotient.level
+    sides = [{number: side[number] for number in shared} for side in (before, after)]
+    quotients = []
+    for in_cycles in (False, True):
+        old, new = (logarithms(side, in_cycles=in_cycles) for side in sides)
+        known = [a - b for a, b in zip(old, new, strict=True)] if old and new else []
+        quotients.append(over_sessions(known, again=len(shared) > planned > 0) if known else None)
+    time, cycles = quotients
+    return (
+        Ratio(time.value, time.low, time.high, time.sessions, cycles, time.level) if time else None
     )
-
-
-def _quotient(before: list[float], after: list[float], *, again: bool) -> Interval | None:
-    """None where the logarithms of a side are not known."""
-    if not before or not after:
-        return None
-    return over_sessions([a - b for a, b in zip(before, after, strict=True)], again=again)
 
 
 TINY = 1e-12  # the least variance of a logarithm

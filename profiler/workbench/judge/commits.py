@@ -537,7 +537,7 @@ class Rules:
 
     @property
     def files(self) -> dict[str, dict[str, object]]:
-        """Key to value, by file from the study's folder."""
+        """Key to value, by file."""
         study, ladder = self.study, self.study.ladder
         tables = {k: v for k, v in msgspec.to_builtins(self.config).items() if isinstance(v, dict)}
         said = {f"shape {name}": shape for name, shape in study.shapes.items()}
@@ -553,11 +553,9 @@ class Rules:
             for key in ("parent", "shape", "drops", "chooses", "corrects"):
                 top[f"{step.variant}.{key}"] = getattr(step, key)
         return {
-            f"../../{CONFIG_FILE}": {
-                f"{t}.{k}": v for t, of in tables.items() for k, v in of.items()
-            },
+            CONFIG_FILE: {f"{t}.{k}": v for t, of in tables.items() for k, v in of.items()},
             "study.py": {**bounds, **said, "default_shape": study.default_shape, CODE: self.code},
-            f"../../ablations/{study.name}/ablation.toml": top,
+            "ablation.toml": top,
         }
 
 
@@ -571,8 +569,7 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[VariantChange]:
             first, more = differing[:MOST_SHOWN], max(0, len(differing) - MOST_SHOWN)
             message = f"{joined(first, '; ')}{f'; and {more} more' if more else ''}"
             why = finding("commit.rules", message, rules=first, more=more or None)
-            name = file.rpartition("/")[2]
-            yield VariantChange(name, Move.CANNOT_TELL, why, cause=Cause.METHOD)
+            yield VariantChange(file, Move.CANNOT_TELL, why, cause=Cause.METHOD)
 
 
 def _differing_rules(old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[Finding]:

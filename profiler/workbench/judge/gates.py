@@ -1111,7 +1111,7 @@ def judge_step(views: Views, view: View, step: Step) -> Judgement:
         gates=gates,
         deciding_speedup=over_parent,
         predictions=judge_predictions(step, predicted, journal),
-        shapes_dropped=_shapes_dropped(deciding, step),
+        shapes_dropped=_unsupported(deciding, step)[0],
         judged_at=elsewhere,
         against_parent=comparison,
         against_parent_at=compared_at,
@@ -1125,13 +1125,14 @@ def judged_at_shape(
     evidence, config = view.variant(step.variant), view.config.gates
     reference, fails_at = view.ladder.primary_reference or "", _fails_at(view, step)
     limits, parents = for_bug_fix(config) if fails_at else config, _parents(view, step, fails_at)
+    dropped, unknown = _unsupported(view, step)
     gates = [
         correct_gate(
             evidence.checks,
             view.shape,
-            _shapes_dropped(view, step),
+            dropped,
             step.drops,
-            due=[*evidence.due, *_not_compared(view, step)],
+            due=[*evidence.due, *unknown],
             unchecked=evidence.unchecked,
         ),
         gate_of(evidence, limits),
@@ -1194,23 +1195,17 @@ def _fails_at(view: View, step: Step) -> str | None:
     return corrected_at(view.variant(step.variant).checks, parent.checks, view.config.gates)
 
 
-def _shapes_dropped(view: View, step: Step) -> tuple[str, ...]:
-    """Shapes that the parent supports and the step does not."""
+def _unsupported(view: View, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Shapes that a step does not support and its parent does; and others that it does not declare
+    and its parent was not checked at.
+    """
     if step.parent is None:
-        return ()
+        return (), ()
     checks, parents = (view.variant(name).checks for name in (step.variant, step.parent))
+    refused = [name for name, check in checks.items() if check.status == CheckResult.UNSUPPORTED]
     supported = {name for name, check in parents.items() if check.status == CheckResult.CORRECT}
-    refused = (name for name, check in checks.items() if check.status == CheckResult.UNSUPPORTED)
-    return tuple(name for name in refused if name in supported)
-
-
-def _not_compared(view: View, step: Step) -> tuple[str, ...]:
-    """Shapes that a step does not support or declare, and that its parent was not checked at."""
-    if step.parent is None:
-        return ()
-    checks, parents = view.variant(step.variant).checks, view.variant(step.parent).checks
-    refused = (name for name, check in checks.items() if check.status == CheckResult.UNSUPPORTED)
-    return tuple(name for name in refused if name not in parents and name not in step.drops)
+    unknown = (name for name in refused if name not in parents and name not in step.drops)
+    return tuple(name for name in refused if name in supported), tuple(unknown)
 
 
 def _predicted_figure(view: View, variant: str | None, name: str) -> Figure | None:

@@ -16,11 +16,7 @@ from workbench.derive.speedup import Ratio, Time
 from workbench.evidence.records import Build
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
-from workbench.judge.times import (
-    ShapeTimes,
-    main_timing,
-    warnings_of,
-)
+from workbench.judge.times import ShapeTimes, main_timing, timing_facts, timing_warnings
 from workbench.load import ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.study.config import Gates
 from workbench.words import CheckResult, GateState, Origin, Parameter, shown
@@ -181,6 +177,7 @@ def judge_sweep(
 
     combined = [combination(name, values) for name, values in space.combinations.items()]
     again = confirmation(evidence, timing, base, best)
+    facts = timing_facts(timing, reference, max(timing.clocks, default=None) if timing else None)
     return Sweep(
         study=study,
         shape=evidence.shape,
@@ -191,7 +188,7 @@ def judge_sweep(
         evidence=source,
         again=ShapeTimes(evidence, again).ratio(base, best) if again else None,
         file=timing.file if timing else "",
-        warnings=tuple(warnings_of({evidence.shape: timing}, reference)),
+        warnings=tuple(timing_warnings({evidence.shape: facts}, evidence.shape)),
     )
 
 

@@ -304,9 +304,6 @@ class AcrossShapes:
     variant: str
     shapes: tuple[AtShape, ...]
 
-    def result_at(self, shape: str) -> AtShape | None:
-        return next((result for result in self.shapes if result.shape == shape), None)
-
     @property
     def ratios(self) -> list[float]:
         """Over the fastest reference, where one was timed beside the variant."""
@@ -334,10 +331,10 @@ def geometric_mean(ratios: Iterable[float]) -> float | None:
 
 
 def across_shapes(
-    every: Iterable[ShapeTimes], references: Sequence[str], variant: str, beside: str = ""
+    every: Iterable[ShapeTimes], references: Sequence[str], variant: str
 ) -> AcrossShapes:
-    """The variant at every shape where its present sources were timed; see ``at_shape``."""
-    results = (at_shape(times, references, variant, beside) for times in every)
+    """The variant at every shape where its present sources were timed."""
+    results = (at_shape(times, references, variant) for times in every)
     return AcrossShapes(variant, tuple(filter(None, results)))
 
 
@@ -353,8 +350,7 @@ def at_shape(
     fastest, over = times.least(others, variant)
     check = recorded.checks.get(evidence.shape)
     error = check.times_reference if check else None
-    if beside or fastest:
-        time = times.time(variant, beside=beside or fastest) or time
+    time = times.time(variant, beside=beside or fastest) or time
     seconds = time.value * 1e-6
     return AtShape(
         shape=evidence.shape,
@@ -374,6 +370,11 @@ def at_shape(
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
 COMPANY_WITHIN = 0.03
+BEFORE = {
+    "interference.slowed": "something in these sessions slows the reference down: ",
+    "interference.sped_up": "something in these sessions speeds the reference up: ",
+    "interference.uncertain": "too uncertain to say: ",
+}
 LIMITS = (("power", "power-limited"), ("therm", "temperature-limited"))
 
 
@@ -435,19 +436,9 @@ class Interference:
         """Whether the reference takes as long beside the steps; if not, no ratio over it counts.
         ``shape`` where it is not the table's.
         """
-        code, before = "interference.undisturbed", ""
-        if self.is_disturbed and self.ratio > 1:
-            code, before = (
-                "interference.slowed",
-                "something in these sessions slows the reference down: ",
-            )
-        elif self.is_disturbed:
-            code, before = (
-                "interference.sped_up",
-                "something in these sessions speeds the reference up: ",
-            )
-        elif self.is_off:
-            code, before = "interference.uncertain", "too uncertain to say: "
+        code = "interference.uncertain" if self.is_off else "interference.undisturbed"
+        if self.is_disturbed:
+            code = "interference.slowed" if self.ratio > 1 else "interference.sped_up"
         ends = ""
         if self.low is not None and self.high is not None:
             ends = f" [{change(self.low)}, {change(self.high)}]"
@@ -456,7 +447,7 @@ class Interference:
         clock = f", {change(in_time)} % in time, at another clock" if in_time else ""
         return finding(
             code,
-            f"{before}{self.reference} takes {self.alone:.4g} µs alone and "
+            f"{BEFORE.get(code, '')}{self.reference} takes {self.alone:.4g} µs alone and "
             f"{self.together:.4g} µs beside the steps, {change(self.ratio)} %{ends} in {unit}"
             f"{clock}{suffix(shape)}",
             reference=self.reference,
@@ -666,14 +657,6 @@ def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
             )
     if facts.interference is not None and facts.interference.is_disturbed:
         yield facts.interference.said(shape)
-
-
-def warnings_of(timings: Mapping[str, TimedTogether | None], reference: str) -> Iterator[Finding]:
-    """Warnings of timings by shape: A/A controls, a disturbed reference, throttling."""
-    clocks = (mhz for timing in timings.values() if timing is not None for mhz in timing.clocks)
-    highest = max(clocks, default=None)
-    facts = {shape: timing_facts(timing, reference, highest) for shape, timing in timings.items()}
-    yield from timing_warnings(facts, next(iter(facts), "") if len(facts) == 1 else "")
 
 
 def timing_warnings(by_shape: Mapping[str, TimingFacts | None], table: str) -> Iterator[Finding]:
