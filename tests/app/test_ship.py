@@ -67,11 +67,7 @@ def python(cwd: Path, *arguments: str) -> None:
 
 
 def shipped(package: Path) -> Shipped:
-    return shipped_at(package, MODULE)
-
-
-def shipped_at(folder: Path, module: str) -> Shipped:
-    return store.read_record(folder / "torch-ext" / module / "provenance.json", Shipped)
+    return store.read_record(package / "torch-ext" / MODULE / "provenance.json", Shipped)
 
 
 # ---- the package -----------------------------------------------------------------------------
@@ -339,26 +335,33 @@ def test_what_is_not_kept(
     assert not to.exists()
 
 
-def test_what_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
-    root = tmp_path / "workspace"
-    shutil.copytree(workspace, root)
+def other_header(root: Path) -> None:
     header = root / "kernels" / "transpose" / "element.cuh"
     header.write_text(header.read_text() + "// another\n")
-    told = refused(capsys, root, tmp_path / "out", code=1)
-    assert told.startswith("error: the evidence of 'chosen' is stale: ")
-    assert "of other sources than there are now" in told
-    assert list(tmp_path.iterdir()) == [root]
 
 
-def test_a_check_elsewhere_that_is_stale(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
-    root = tmp_path / "workspace"
-    shutil.copytree(workspace, root)
+def other_check(root: Path) -> None:
+    """At a shape that does not judge."""
     path = root / "ablations/transpose/evidence/nvidia-h100-80gb-hbm3/variants/chosen.json"
     checks = json.loads(path.read_text())
     checks["checks"]["odd-fp16"]["fingerprint"] = "0" * 64
     path.write_text(json.dumps(checks))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"), [(other_header, "'chosen' is stale: "), (other_check, "check at odd-fp16")]
+)
+def test_what_is_stale(
+    workspace: Path, capsys: Capsys, tmp_path: Path, change: Any, said: str
+) -> None:
+    root = tmp_path / "workspace"
+    shutil.copytree(workspace, root)
+    change(root)
     told = refused(capsys, root, tmp_path / "out", code=1)
-    assert "check at odd-fp16" in told
+    assert told.startswith("error: the evidence of ")
+    assert said in told
+    assert "of other sources than there are now" in told
+    assert list(tmp_path.iterdir()) == [root]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-SOURCES = Path(__file__).resolve().parent / "sources"
+SOURCES = Path(__file__).absolute().parent / "sources"  # files of the Hub are links: follow none
 TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}  # CUtensorMapDataType
 WORDS = {"i": "q", "f": "f4x", "d": "d", "s": "q"}  # of a parameter's kind in launch.h
 cuda = given = sys.modules[__name__]

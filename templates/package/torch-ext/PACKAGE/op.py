@@ -188,8 +188,9 @@ def _settled(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> Any:
     taken = [x.data_ptr() for x in inputs]
     for index, out in enumerate(outputs):
         memory = out.untyped_storage()
-        first, size = memory.data_ptr(), memory.nbytes()
-        if not out.is_contiguous() or any(0 <= address - first < size for address in taken):
+        first, end = memory.data_ptr(), memory.data_ptr() + memory.nbytes()
+        shared = [address for address in taken if first <= address < end]
+        if shared or not out.is_contiguous():
             outputs[index] = out.clone(memory_format=torch.contiguous_format)
         taken.append(outputs[index].data_ptr())
     return _packed(outputs)
