@@ -151,10 +151,16 @@ class CodeDiff:
 
     @cached_property
     def kinds(self) -> tuple[KindCount, ...]:
-        return kind_counts(
-            [row.before for row in self.rows if row.before],
-            [row.after for row in self.rows if row.after],
-        )
+        """How many of each kind both codes have: what is new, then what differs most."""
+        codes = [row.before for row in self.rows], [row.after for row in self.rows]
+        sides = [grouped((kind_of(cost.sass), cost) for cost in code if cost) for code in codes]
+        counts = []
+        for kind in sorted({*sides[0], *sides[1]}):
+            both = [side.get(kind, []) for side in sides]
+            executed = (summed(cost.executed for cost in costs) for costs in both)
+            times = (summed(cost.microseconds for cost in costs) for costs in both)
+            counts.append(KindCount(kind, *map(len, both), *executed, *times))
+        return tuple(sorted(counts, key=lambda count: (not count.is_new, -abs(count.difference))))
 
     @property
     def numbers(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -188,23 +194,6 @@ class CodeDiff:
         shown = enumerate(sorted(near & set(range(len(self.rows)))))
         spans = groupby(shown, lambda place: place[1] - place[0])  # numbers that follow each other
         return tuple(tuple(self.rows[n] for _, n in span) for _, span in spans)
-
-
-def kind_counts(
-    before: Iterable[InstructionCost], after: Iterable[InstructionCost]
-) -> tuple[KindCount, ...]:
-    """How many instructions of each kind both codes have: what is new, then what differs most."""
-    sides = [grouped((kind_of(cost.sass), cost) for cost in side) for side in (before, after)]
-    counts = [
-        KindCount(
-            kind,
-            *(len(side.get(kind, ())) for side in sides),
-            *(summed(cost.executed for cost in side.get(kind, ())) for side in sides),
-            *(summed(cost.microseconds for cost in side.get(kind, ())) for side in sides),
-        )
-        for kind in sorted({*sides[0], *sides[1]})
-    ]
-    return tuple(sorted(counts, key=lambda count: (not count.is_new, -abs(count.difference))))
 
 
 def summary(before: Mapping[str, int], after: Mapping[str, int], most: int = 4) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 from workbench import cuda
 from workbench.cuda.compiler import PROGRAM
@@ -48,7 +47,10 @@ def packed(job: ShipJob) -> Packable:
                 calls.append(study.inputs(study.shapes[shape], torch.Generator()))
                 kinds = {name: kind(name, value) for name, value in calls[-1].items()}
                 step = "result"
-                fakes = {name: _fake(mode, value) for name, value in calls[-1].items()}
+                fakes = {
+                    name: mode.from_tensor(value) if type(value) is torch.Tensor else value
+                    for name, value in calls[-1].items()
+                }
                 out = result(job, study, folder)(**fakes)
         except UsageError:
             raise
@@ -76,11 +78,6 @@ def packed(job: ShipJob) -> Packable:
         strided=tuple(n for n in tensors if not all(call[n].is_contiguous() for call in calls)),
         kernels=tuple({kernel.symbol: kernel for kernel in kernels}.values()),
     )
-
-
-def _fake(mode: Any, value: Any) -> Any:
-    is_real = isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor)
-    return mode.from_tensor(value) if is_real else value
 
 
 def load(folder: Path, variant: str, params: Mapping[str, Parameter]) -> Any:
