@@ -138,7 +138,7 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}", hint=kind.repair) from None
-    except ValueError as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{path} cannot be read: {error}", hint=kind.repair) from None
 
 
@@ -260,7 +260,7 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
             records.append(msgspec.json.decode(line, type=kind))
         except UsageError as error:
             parts.append(f"line {number} of {path.name} is passed over: {error.message}")
-        except ValueError as error:
+        except (msgspec.DecodeError, ValueError) as error:
             parts.append(f"line {number} of {path.name} is passed over: it is damaged: {error}")
     return records, parts
 

@@ -95,7 +95,7 @@ def _read(path: Path, report: Path, sha256: str) -> LaunchTables:
         return list(_unpacked[checksum])
     except Unusable:
         raise
-    except (WorkbenchError, ValueError, LookupError, TypeError) as error:
+    except (WorkbenchError, msgspec.DecodeError, ValueError, LookupError, TypeError) as error:
         raise Unusable(f"cannot be read: {error}") from None
 
 

@@ -44,7 +44,10 @@ from workbench.study.workspace import CONFIG_FILE, find_workspace, including
 from workbench.words import Parameter
 
 HEAD = "head.json"
-BAD_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, TypeError, ValueError)
+BAD_ZIP = (
+    *(zipfile.BadZipFile, zlib.error, msgspec.DecodeError),
+    *(OSError, EOFError, RuntimeError, TypeError, ValueError),
+)
 
 H = TypeVar("H", bound=msgspec.Struct)
 
