@@ -427,11 +427,9 @@ class FakeCard:
         for back in self.at:
             tell(self.replays - back)
 
-    def pinned(self, count: int) -> int:
-        return count
-
-    def fetch(self, count: int) -> None:
+    def fetch(self, count: int) -> int:
         self.fetched.append(self.replayed[-count:])
+        return count
 
     def times(self, count: int) -> Any:
         whole = np.array(self.fetched.pop(0))

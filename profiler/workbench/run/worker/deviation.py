@@ -250,9 +250,9 @@ def is_changed(after: Any, before: Any) -> bool:
     return isinstance(after, torch.Tensor) and not same_bits(after, before)
 
 
-def written(run: RunFunction, inputs: Inputs) -> dict[str, tuple[str, ...]]:
-    """Find the inputs that a call changes, and those of them that it only writes into: its result
-    is the same whatever stood there.
+def written(run: RunFunction, inputs: Inputs) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Find the inputs that a call only writes into, so that its result is the same whatever stood
+    there, and the others that it changes.
     """
     copied_inputs = copies(inputs)
     with torch.no_grad():
@@ -276,10 +276,7 @@ def written(run: RunFunction, inputs: Inputs) -> dict[str, tuple[str, ...]]:
         if all(torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
                for a, b in zip(results, again, strict=True)):  # fmt: skip
             only_written.append(name)
-    return {
-        "destinations": tuple(only_written),
-        "in_place": tuple(name for name in changed if name not in only_written),
-    }
+    return tuple(only_written), tuple(name for name in changed if name not in only_written)
 
 
 def error_of(out: Any, expected: Any, name: str) -> tuple[float, float, str]:

@@ -45,21 +45,22 @@ def prepare(path: Path) -> None:
         if "Triton" in used or "Helion" in used:
             prepare_triton()
         if "nvcc" in used:
-            from torch.utils import cpp_extension
-
-            if not hasattr(cpp_extension.load_inline, "__wrapped__"):
-                cpp_extension.load_inline = _load_inline(cpp_extension.load_inline)
-                cpp_extension.load = _load(cpp_extension.load)
+            _wrap(import_module("torch.utils.cpp_extension"), "load_inline", _load_inline)
+            _wrap(import_module("torch.utils.cpp_extension"), "load", _load)
         if "CuPy" in used:
-            cupy = import_module("cupy")
-            for name in ("RawKernel", "RawModule"):
-                kind = getattr(cupy, name)
-                if not hasattr(kind, "tells_lines"):
-                    setattr(cupy, name, _raw(kind))
+            _wrap(import_module("cupy"), "RawKernel", _raw)
+            _wrap(import_module("cupy"), "RawModule", _raw)
         if "Numba" in used:
-            numba: Any = import_module("numba.cuda")
-            if not hasattr(numba.jit, "__wrapped__"):
-                numba.jit = _jit(numba.jit)
+            _wrap(import_module("numba.cuda"), "jit", _jit)
+
+
+def _wrap(owner: Any, name: str, wrapped: Callable[[Any], Any]) -> None:
+    """Wrap what a module calls so, unless that is done."""
+    real = getattr(owner, name)
+    if not hasattr(real, "tells_lines"):
+        ours = wrapped(real)
+        ours.tells_lines = True
+        setattr(owner, name, ours)
 
 
 def _jit(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -140,7 +141,7 @@ def _raw(kind: Any) -> Any:
         else:
             kind.__init__(self, code, *arguments, **named)
 
-    return type(kind.__name__, (kind,), {"__init__": __init__, "tells_lines": True})
+    return type(kind.__name__, (kind,), {"__init__": __init__})
 
 
 def _with_lines(options: Sequence[str]) -> tuple[str, ...]:
@@ -185,9 +186,8 @@ MOST_CALLS = 64
 def prepare_triton() -> None:
     """Set a hook, once, for all kernels that this process compiles. An older Triton has none."""
     runtime = import_module("triton.knobs").runtime
-    before = getattr(runtime, HOOK, None)
-    if hasattr(runtime, HOOK) and not hasattr(before, "tells_lines"):
-        setattr(runtime, HOOK, _hook(before))
+    if hasattr(runtime, HOOK):
+        _wrap(runtime, HOOK, _hook)
 
 
 def _hook(before: Callable[..., Any] | None) -> Callable[..., Any]:
@@ -202,7 +202,6 @@ def _hook(before: Callable[..., Any] | None) -> Callable[..., Any]:
             stages[STAGE] = lambda *inner: _of_users(compiled(*inner))
         return None
 
-    add.tells_lines = True  # type: ignore[attr-defined]
     return add
 
 

@@ -106,14 +106,14 @@ _inside = False
 
 
 @contextmanager
-def own_settings(module: str) -> Iterator[dict[int, Any]]:
+def own_settings(module: str) -> Iterator[None]:
     """The settings inside are those that the code of a module has set, and what it sets inside is
     no other's: as in a process of its own. A variant's modules, loaded anew, are one.
     """
     global _inside
     theirs = _own.setdefault(LOADED.sub("", module), {})
     if _inside:
-        yield theirs
+        yield
         return
     before = [*map(_value, SETTINGS)]
     for place, value in theirs.items():
@@ -121,7 +121,7 @@ def own_settings(module: str) -> Iterator[dict[int, Any]]:
     at_start = dict(enumerate(before)) | theirs
     _inside = True
     try:
-        yield theirs
+        yield
     finally:
         for place, now in enumerate(map(_value, SETTINGS)):
             if now != before[place]:

@@ -71,25 +71,23 @@ class TrialRun:
 
     def run(self) -> Learned:
         inputs = self.inputs(self.job.shapes[0])
-        changed_inputs: dict[str, tuple[str, ...]] = {"destinations": (), "in_place": ()}
+        destinations: tuple[str, ...] = ()
+        in_place: tuple[str, ...] = ()
         errors: dict[str, tuple[float, float]] = {}
         result = self.called(self.job.baseline, inputs)
         if result is not None:
-            changed_inputs = written(self.load(self.job.baseline), inputs)
-            if {n for n, v in inputs.items() if hasattr(v, "numel")} == {
-                *changed_inputs["destinations"]
-            }:
-                # It reads none of them: that is no way to compute.
-                changed_inputs = {"destinations": (), "in_place": changed_inputs["destinations"]}
-            inputs = without(inputs, changed_inputs["destinations"])
-            result = self.left_behind(inputs, result, changed_inputs["in_place"])
+            destinations, in_place = written(self.load(self.job.baseline), inputs)
+            if {*destinations} == {n for n, v in inputs.items() if hasattr(v, "numel")}:
+                destinations, in_place = (), destinations  # who reads none of them cannot compute
+            inputs = without(inputs, destinations)
+            result = self.left_behind(inputs, result, in_place)
             again = self.called(self.job.baseline, inputs)
-            again = self.left_behind(inputs, again, changed_inputs["in_place"])
+            again = self.left_behind(inputs, again, in_place)
             self.require_repeatable(result, again, self.job.called)
         expected, refusal = self.expected(inputs)
         require_judging(expected)
         more = len(tensors(result)) - len(tensors(expected))
-        clobbered = more == len(changed_inputs["in_place"]) > 0 and result is not None
+        clobbered = more == len(in_place) > 0 and result is not None
         if clobbered:  # and the reference leaves these inputs as they are
             result = tuple(tensors(result)[:-more])
         if result is not None:
@@ -103,7 +101,7 @@ class TrialRun:
             out = self.called(name, inputs)
             if out is not None:
                 seen = out if seen is None else seen
-                left = len(tensors(expected)) - len(tensors(out)) == len(changed_inputs["in_place"])
+                left = len(tensors(expected)) - len(tensors(out)) == len(in_place)
                 right = tuple(tensors(expected)[: len(tensors(out))]) if left else expected
                 errors.update(self.compared(name, out, right))
         tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
@@ -111,20 +109,20 @@ class TrialRun:
         checked = result is not None and hasattr(self.study, "accepts")
         refused = self.refused(inputs, result) if checked else ""
         if clobbered:
-            changed = changed_inputs["in_place"][0]
+            changed = in_place[0]
             refused = f"it changes its input {changed}, which the reference does not"
         own_check = clobbered or hasattr(self.study, "accepts")
         larger = None if own_check else self.larger(inputs, expected, errors)
         for shape in self.job.shapes[1:]:
-            others = without(self.inputs(shape), changed_inputs["destinations"])
+            others = without(self.inputs(shape), destinations)
             self.add(shape, others, self.study.plain(others))
         outputs = tensors(expected if seen is None else seen)
         return Learned(
             inputs={n: tensor_words(value) for n, value in tensor_inputs.items()},
             outputs=tuple(map(tensor_words, outputs)),
             differs=self.differs,
-            destinations=changed_inputs["destinations"],
-            in_place=changed_inputs["in_place"],
+            destinations=destinations,
+            in_place=in_place,
             exact=not refusal,
             refusal=refusal,
             rounds=self.rounds,
@@ -134,7 +132,7 @@ class TrialRun:
             errors=errors,
             larger=larger,
             larger_reference=self.larger_reference,
-            constant=self.is_constant(changed_inputs["destinations"], expected),
+            constant=self.is_constant(destinations, expected),
             few=any(elements_in_norm(t) < FEW for t in tensors(expected)),
             structured=self.is_structured(inputs, expected),
             accepted=checked and not refused,

@@ -115,17 +115,16 @@ class Rounds:
         """``window``: all are of one instance, and have one mean."""
         for replayed in order:
             self.instances[replayed.instance].replay(replayed.regime)
-        pinned = self.gpu.pinned(len(order))
-        self.gpu.fetch(pinned)
+        fetched = self.gpu.fetch(len(order))
         done = torch.cuda.Event()
         done.record()
         first = self.gpu.replays - len(order) + 1
-        self.queued.append((order, first, pinned, done, window))
+        self.queued.append((order, first, fetched, done, window))
         if len(self.queued) == QUEUED:
             self.read()
 
     def read(self) -> None:
-        order, first, pinned, done, window = self.queued.pop(0)
+        order, first, fetched, done, window = self.queued.pop(0)
         number = order[0].round
 
         def look(replay: int) -> None:
@@ -134,7 +133,7 @@ class Rounds:
 
         self.tell(number, order[0].instance if window else None)
         self.gpu.wait(done, look)
-        times = self.gpu.times(pinned)
+        times = self.gpu.times(fetched)
         self.take_window(order, times) if window else self.take(order, times)
 
     def take_window(self, order: Sequence[Replayed], times: Times) -> None:

@@ -92,18 +92,17 @@ class TimedGpu:
         self.stamp(START)
         self.stamp(END)
 
-    def pinned(self, replays: int) -> torch.Tensor:
-        """Room on the host for the stamps of so many replays."""
-        return torch.empty((replays, self.stamps.shape[1]), dtype=torch.int64, pin_memory=True)
-
-    def fetch(self, to: torch.Tensor) -> None:
-        """Queue a copy of the stamps of the latest replays, behind them in the stream."""
-        count = len(to)
+    def fetch(self, count: int) -> torch.Tensor:
+        """Queue a copy of the stamps of the latest replays to the host, behind them in the stream.
+        Return where they will be.
+        """
+        to = torch.empty((count, self.stamps.shape[1]), dtype=torch.int64, pin_memory=True)
         first = (self.replays - count + 1) % SLOTS
         head = min(count, SLOTS - first)
         to[:head].copy_(self.stamps[first : first + head], non_blocking=True)
         if count > head:
             to[head:].copy_(self.stamps[: count - head], non_blocking=True)
+        return to
 
     def wait(self, done: torch.cuda.Event, tell: Callable[[int], None]) -> None:
         """Wait for an event. If that takes seconds, ``tell`` gets the number of the replay that the
