@@ -48,7 +48,7 @@ from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive, register_ahead, wait_for_turn
 from workbench.run.worker.timing import instances, rounds, session, timed_gpu
-from workbench.run.worker.timing.instances import Group, Instance, NotTimed
+from workbench.run.worker.timing.instances import Instance, NotTimed
 from workbench.run.worker.timing.neighbours import (
     GUARD_BYTES,
     factors,
@@ -442,7 +442,7 @@ class FakeInstance:
     def __init__(self, card: FakeCard, name: str, takes: float, slow: bool = False) -> None:
         self.gpu, self.takes, self.is_slow = card, takes, slow
         self.unchecked, self.refused_at = False, ""
-        self.group = SimpleNamespace(variant=name, control=False)
+        self.variant, self.control = name, False
         self.calls = dict.fromkeys(Regime, 4)
 
     def replay(self, regime: Regime) -> None:
@@ -549,7 +549,7 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     instances = [HotInstance(card, *one, power=1.0) for one in zip(names, takes, strict=True)]
     for one in (*instances, twin := HotInstance(card, "fix3", 1.0, power=1.0)):
         one.parts, one.each = (), 1.0  # type: ignore[attr-defined]
-    twin.group = SimpleNamespace(variant="fix3", control=True)
+    twin.variant, twin.control = "fix3", True
 
     made = timing_of(5, instances=[twin, *instances], throttled=[], reasons=set())
     made.job = structs.replace(
@@ -638,7 +638,7 @@ def test_what_hangs_is_told_no_more(monkeypatch: Patch) -> None:
 def test_a_round_is_told_once_unless_somebody_is_at_work_in_it() -> None:
     heard: list[Round] = []
     before = Round(session=0, alone=False, number=0, rounds=6)
-    instances = [SimpleNamespace(group=SimpleNamespace(variant="fix1"))]
+    instances = [SimpleNamespace(variant="fix1")]
     made = timing_of(2, instances=instances, wanted=6, round=before, heard=heard.append)
     for number, instance in ((-2, None), (-2, None), (0, None), (0, 0), (0, 0), (1, None)):
         made.tell(number, instance)
@@ -738,7 +738,7 @@ def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
         current=holders.append,
         fail=lambda name, error: failed.append(name),
     )
-    timing.one(Group("bad"), {})
+    timing.one("bad", {}, control=False)
     assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
 
 
@@ -751,10 +751,10 @@ def test_no_variant_fails_for_want_of_memory_for_another_instance(
     class Large:
         unchecked, nodes, each = True, (), 1.0
 
-        def __init__(self, setup: Any, group: Group, each: float) -> None:
+        def __init__(self, setup: Any, variant: str, each: float, control: bool) -> None:
             if len(timing.instances) >= room:
                 raise torch.cuda.OutOfMemoryError("CUDA out of memory. GPU 0 has ...")
-            self.group = group
+            self.variant = variant
 
         def require_nodes(self) -> None: ...
 
@@ -802,7 +802,7 @@ def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> N
 
     monkeypatch.setattr(session, "Instance", Empty)
     timing = timing_of(2, out=set(), instances=[], calls={}, setup=None, current=str, fail=print)
-    timing.one(Group("bad"), {})
+    timing.one("bad", {}, control=False)
     assert (timing.out, timing.calls) == ({"bad"}, {})
 
 

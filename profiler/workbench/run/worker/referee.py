@@ -53,7 +53,6 @@ from workbench.run.worker.timing.gated import (
 )
 from workbench.run.worker.timing.graphs import nodes
 from workbench.run.worker.timing.instances import (
-    Group,
     Instance,
     NotTimed,
     SessionSetup,
@@ -443,7 +442,7 @@ class Referee:
         setup = SessionSetup(gpu, loader, inputs, GRAPH_MICROSECONDS)
         call_us, instances = 0.0, []
         for _ in range(INSTANCES):
-            instances.append(Instance(setup, Group(variant), call_us, (Regime.CHAINED,)))
+            instances.append(Instance(setup, variant, call_us, (Regime.CHAINED,)))
             call_us = instances[0].each
         if instances[0].unchecked:
             raise NotTimed("no CUDA graph can capture a call")

@@ -67,14 +67,6 @@ class Streamed:
         self.work()
 
 
-@dataclass(frozen=True)
-class Group:
-    """Instances of one variant; ``control``: a second group of it."""
-
-    variant: str
-    control: bool = False
-
-
 @dataclass
 class SessionSetup:
     """The setup that all instances of a session share."""
@@ -104,24 +96,28 @@ class SessionSetup:
 
 
 class Instance:
-    """An instance is one load of a variant, with its own buffers and a graph for each regime."""
+    """An instance is one load of a variant, with its own buffers and a graph for each regime.
+    ``control``: it is of a second group of this variant's.
+    """
 
     def __init__(
         self,
         setup: SessionSetup,
-        group: Group,
+        variant: str,
         each: float = 0.0,
         regimes: Sequence[Regime] = IN_TURN,
+        *,
+        control: bool = False,
     ) -> None:
-        self.setup, self.group = setup, group
+        self.setup, self.variant, self.control = setup, variant, control
         self.padding = torch.empty(
             random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
         )
-        extension = setup.loader.has_extension(group.variant)
+        extension = setup.loader.has_extension(variant)
         self.side = capture_stream(extension, setup.gpu.side)
         self.own = setup.inputs.inputs()
         self.table = setup.inputs.input_tables(self.own)
-        self.run: Callable[..., Any] = setup.loader.load(group.variant)
+        self.run: Callable[..., Any] = setup.loader.load(variant)
         out = self.first_call()
         self.outputs = replace(out, tensors={})
         self.kept = {name: room_for(tensor, 1)[0] for name, tensor in out.tensors.items()}

@@ -180,17 +180,16 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
     numbers: dict[tuple[str, bool], int] = defaultdict(int)
     recorded = []
     for index, instance in enumerate(instances):
-        group = instance.group
-        number = numbers[group.variant, group.control]
-        numbers[group.variant, group.control] += 1
+        number = numbers[instance.variant, instance.control]
+        numbers[instance.variant, instance.control] += 1
         for regime in Regime:
             column = rounds.columns[index, regime]
             if not column.microseconds:
                 continue
             recorded.append(
                 Series(
-                    variant=group.variant,
-                    control=group.control,
+                    variant=instance.variant,
+                    control=instance.control,
                     instance=number,
                     regime=regime,
                     calls=instance.calls[Regime.CHAINED if regime == Regime.ALONE else regime],

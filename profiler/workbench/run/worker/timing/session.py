@@ -22,7 +22,6 @@ from workbench.run.worker.event_log import BESIDE_HINT
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.timing.instances import (
     SLOW_CALL,
-    Group,
     Instance,
     NotTimed,
     SessionSetup,
@@ -115,28 +114,27 @@ class TimingProcess:
     # ---- building ----------------------------------------------------------------------------
     def build(self, variants: Sequence[str]) -> int:
         """Build as many instances of each group as memory allows, and return their number."""
-        groups = [Group(name) for name in variants]
-        groups += [Group(name, control=True) for name in variants if name in self.job.controls]
+        groups = [(name, False) for name in variants]
+        groups += [(name, True) for name in variants if name in self.job.controls]
         call_times: dict[str, float] = {}
         _room = torch.empty(CONTEXT_BYTES, dtype=torch.uint8, device="cuda")  # until all are built
         free = torch.cuda.mem_get_info()[0]
         most = min(self.job.instances, max(1, MOST_INSTANCES // len(groups)))
         for layer in range(most):
-            for group in random.sample(groups, len(groups)):
-                slow = call_times.get(group.variant, 0.0) > SLOW_CALL and layer > 0
-                if group.variant not in self.out and not slow:
-                    self.one(group, call_times)
+            for name, control in random.sample(groups, len(groups)):
+                slow = call_times.get(name, 0.0) > SLOW_CALL and layer > 0
+                if name not in self.out and not slow:
+                    self.one(name, call_times, control=control)
             used = free - torch.cuda.mem_get_info()[0]
             if used * (layer + 2) / (layer + 1) > MEMORY_USED * free:
                 return layer + 1
         return most
 
-    def one(self, group: Group, call_times: dict[str, float]) -> None:
+    def one(self, name: str, call_times: dict[str, float], *, control: bool) -> None:
         """A variant that has an instance stays if there is no memory for another."""
-        name = group.variant
         self.current(name)
         try:
-            instance = Instance(self.setup, group, call_times.get(name, 0.0))
+            instance = Instance(self.setup, name, call_times.get(name, 0.0), control=control)
             nodes = instance.nodes
             if not instance.unchecked:
                 self.calls.setdefault(name, []).append(nodes)
@@ -160,7 +158,7 @@ class TimingProcess:
 
     def drop(self, name: str, error: BaseException) -> None:
         self.out.add(name)
-        self.instances = [one for one in self.instances if one.group.variant != name]
+        self.instances = [one for one in self.instances if one.variant != name]
         self.fail(name, error)
 
     # ---- timing ------------------------------------------------------------------------------
@@ -196,7 +194,7 @@ class TimingProcess:
 
     def tell(self, number: int, instance: int | None) -> None:
         """Report progress once a round, and again with the variant at work in a long one."""
-        variant = "" if instance is None else self.instances[instance].group.variant
+        variant = "" if instance is None else self.instances[instance].variant
         now = structs.replace(self.round, number=number, rounds=self.wanted, variant=variant)
         if now != self.round or variant:
             self.round = now
@@ -225,8 +223,8 @@ class TimingProcess:
         """
         first: dict[str, int] = {}
         for place, instance in enumerate(self.instances):
-            if not instance.group.control and not instance.unchecked:
-                first.setdefault(instance.group.variant, place)
+            if not instance.control and not instance.unchecked:
+                first.setdefault(instance.variant, place)
         fastest = sorted(
             first, key=lambda name: median(rounds.columns[first[name], HEADLINE].microseconds)
         )
