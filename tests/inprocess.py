@@ -125,7 +125,7 @@ one_hook = cache(OneHook)
 
 @pytest.fixture(autouse=True)
 def hooks_of_one_test(monkeypatch: Patch) -> Iterator[None]:
-    opened = sys.modules.get("workbench.run.worker.opened")
+    opened = sys.modules.get("workbench.run.worker.loader")
     if opened is None:
         yield
         return

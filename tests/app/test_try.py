@@ -25,7 +25,7 @@ from workbench.problems.problem import Problem
 from workbench.render import as_json, markdown
 from workbench.reporters.try_ import blocks, data, times_and_limits
 from workbench.run import machine
-from workbench.run.worker.opened import Opened
+from workbench.run.worker.loader import Opened
 from workspaces import ROOT, recorded_ladder
 
 SOFTMAX = """import torch

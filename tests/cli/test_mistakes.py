@@ -20,7 +20,7 @@ from workbench.run.worker import lines
 from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.job_worker import JobWorker
 from workbench.run.worker.lines import lines_of_users, marked
-from workbench.run.worker.opened import Opened
+from workbench.run.worker.loader import Opened
 from workbench.run.worker.trial_call import TrialRun
 from workbench.study.front_ends import (
     FRONT_ENDS,

@@ -27,7 +27,7 @@ from workbench.run.compilation import sources_of
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.worker.correctness import check_variant
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.opened import Opened
+from workbench.run.worker.loader import Opened
 from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.trial_call import TrialRun
 from workbench.study.sources import Fingerprints, source_files

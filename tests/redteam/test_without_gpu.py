@@ -25,7 +25,7 @@ from workbench.errors import UsageError
 from workbench.evidence.records import GraphNode
 from workbench.run.worker import process_settings
 from workbench.run.worker.correctness import compare
-from workbench.run.worker.opened import KeptSources, Opened
+from workbench.run.worker.loader import KeptSources, Opened
 from workbench.run.worker.output import refuse_output
 from workbench.run.worker.process_settings import FLAG, HAS_NEWER, ProcessSetting, load_kept
 from workbench.run.worker.timing import graphs

@@ -33,8 +33,7 @@ from workbench.run.protocol import (
     read_calls,
 )
 from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
-from workbench.run.worker.loader import Loader
-from workbench.run.worker.opened import KeptSources, Opened
+from workbench.run.worker.loader import KeptSources, Loader, Opened
 from workbench.run.worker.startup import (
     Forked,
     Parent,

@@ -113,7 +113,7 @@ def shared(path: Any) -> Any:
     if not there.exists():
         return path
     if source.is_file():
-        source.open("rb").close()  # heard of as a source of the variant: ``opened``
+        source.open("rb").close()  # heard of as a source of the variant: ``Opened``
     return str(there)
 
 

@@ -31,8 +31,7 @@ from workbench.run.protocol import (
     Witnessed,
 )
 from workbench.run.worker.event_log import BESIDE_HINT, EventLog, describe, or_broken
-from workbench.run.worker.loader import Loader
-from workbench.run.worker.opened import KeptSources
+from workbench.run.worker.loader import KeptSources, Loader
 from workbench.run.worker.startup import (
     LOOK_SECONDS,
     Parent,
