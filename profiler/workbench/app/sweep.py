@@ -27,24 +27,7 @@ def space_of(study: Study, text: str) -> tuple[Study, Space]:
     return study, Space(text, base, axes, values)
 
 
-def measured(target: Target, space: Space, *, fresh: bool) -> Origin:
-    """All combinations that pass the gates timed together, then the best once more beside the
-    default, both of them profiled.
-    """
-    reference = target.study.ladder.primary_reference
-    wanted = [*space.combinations, *([reference] if reference else [])]
-    ensured = ensure(Wanted(target, wanted, timed=True, refusing=True), fresh=fresh)
-    if not target.live:
-        return ensured.source
-    result = judged(target, space, ensured.source)
-    todo = follow_up(target, result, reference)
-    if not todo.variants:
-        return ensured.source
-    target.executor.measure([task(target, todo)])
-    return Origin.MEASURED
-
-
-def follow_up(target: Target, result: Sweep, reference: str) -> Plan:
+def follow_up(target: Target, result: Sweep) -> Plan:
     """The best and the default once more, where the best was picked and that was not yet done; and
     their captures, at a shape where there are any.
     """
@@ -53,6 +36,7 @@ def follow_up(target: Target, result: Sweep, reference: str) -> Plan:
     pair = list(dict.fromkeys([result.variant, result.best.variant]))
     pair = [name for name in pair if any(c.variant == name for c in result.timed)]
     again = result.default is not None and result.picked and result.again is None
+    reference = target.study.ladder.primary_reference
     timed = tuple(filter(None, (*pair, reference))) if again else ()
     wanted = target.study.shapes[target.shape].captured
     every = target.load(pair).variants
@@ -74,10 +58,17 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
 
 
 def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
-    """Measure and judge all combinations. Raises EnvironmentLacks where fewer than two are on
-    record and nothing can be measured.
+    """Time all combinations that pass the gates together, then the best once more beside the
+    default, and profile both. Raises EnvironmentLacks where fewer than two are on record and
+    nothing can be measured.
     """
-    result = judged(target, space, measured(target, space, fresh=fresh))
+    reference = target.study.ladder.primary_reference
+    wanted = [*space.combinations, *filter(None, [reference])]
+    ensured = ensure(Wanted(target, wanted, timed=True, refusing=True), fresh=fresh)
+    result = judged(target, space, ensured.source)
+    if target.live and (todo := follow_up(target, result)).variants:
+        target.executor.measure([task(target, todo)])
+        return judged(target, space, Origin.MEASURED)
     if not target.live and len(result.timed) < 2:
         raise EnvironmentLacks(
             f"no sweep of {space.text} is recorded at {result.shape}, and nothing can be "

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.app.executor import Executor
+from workbench.app.judge import judged
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.outcomes import ErrorBound
 from workbench.app.target import find_target, shown_path, workspace_to_keep
@@ -18,7 +19,7 @@ from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.judge.findings import sentence
 from workbench.judge.gates import OUTPUTS, Gate
-from workbench.judge.ladder import Ablation, Row, judge
+from workbench.judge.ladder import Ablation, Row
 from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
@@ -297,9 +298,8 @@ def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attemp
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
     wanted = Wanted(target, names, capture=names, profile=asked.profile)
     ensured = ensure(wanted, fresh=asked.fresh)
-    evidence = target.load_ladder(sources=True)
-    judged = judge(evidence, target.workspace.config, source=ensured.source)
-    return replace(done, judged=judged, evidence=evidence, failures={**ensured.failures})
+    ladder, evidence = judged(target, source=ensured.source, sources=True)
+    return replace(done, judged=ladder, evidence=evidence, failures={**ensured.failures})
 
 
 def compiled(done: Attempt) -> Built | Failed:

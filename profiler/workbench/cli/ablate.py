@@ -35,20 +35,48 @@ def run(options: AblateOptions) -> int:
     here, fixes = executor(options.on), options.fixes or []
     if options.quick and not options.brief:
         raise UsageError("--quick needs --brief", hint="`workbench ablate FIX --brief --quick`")
-    if options.all_shapes:
-        return run_all(options, here)
-    if options.brief and len(fixes) == 1:
+    if options.brief and len(fixes) == 1 and not options.all_shapes:
         return run_step(options, here, fixes[0])
-    target = find_target(here, options.project, options.study, options.shape, names=fixes)
-    ((ladder, failed),) = ablate(
-        [target],
-        fixes,
-        fresh=options.fresh,
-        everywhere=options.json,
-        profile=not options.no_profile,
-    )
-    show(options, ladder)
-    return finish(target, fixes, ladder, failed)
+    targets = targets_of(options, here, fixes)
+    failed: dict[str, str] = {}
+    last: list[Ablation] = []
+
+    def tables() -> Iterator[Ablation]:
+        how = {"fresh": options.fresh, "profile": not options.no_profile}
+        everywhere = options.json or options.all_shapes
+        for ladder, failures in ablate(targets, fixes, **how, everywhere=everywhere):
+            place = f" at {ladder.shape}" * options.all_shapes
+            failed.update({f"{name}{place}": why for name, why in failures.items()})
+            last[:] = [ladder]
+            yield ladder
+
+    show(options, tables() if options.all_shapes else next(tables()))
+    return finish(targets[-1], fixes, last[0], failed)
+
+
+def targets_of(options: AblateOptions, executor: Executor, fixes: list[str]) -> list[Target]:
+    """The shape, or every profiled one: the study's own comes last, since its report is about all
+    of them.
+    """
+    if not options.all_shapes:
+        place = (options.project, options.study, options.shape)
+        return [find_target(executor, *place, names=fixes)]
+    if options.shape is not None:
+        raise UsageError("--shape and --all-shapes exclude each other")
+    workspace, study = find_study(executor, options.project, options.study)
+    names = [name for name, shape in study.shapes.items() if shape.profiled]
+    targets: list[Target] = []
+    lacking: list[str] = []
+    for name in sorted(names, key=lambda name: name == study.default_shape):
+        try:
+            targets.append(target_at(executor, workspace, Picked(study, name)))
+        except EnvironmentLacks:
+            if name == study.default_shape:
+                raise
+            lacking.append(name)
+    if lacking:
+        note(f"no evidence is recorded at {', '.join(lacking)}")
+    return of_one_gpu(targets, targets[-1].folder)
 
 
 def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
@@ -71,40 +99,6 @@ def run_step(options: AblateOptions, executor: Executor, fix: str) -> int:
         return 1
     open_ = verdict == Verdict.INCONCLUSIVE or (verdict == Verdict.KEPT and done.provisional)
     return CannotTell.exit_code if open_ else 0
-
-
-def run_all(options: AblateOptions, executor: Executor) -> int:
-    """Every profiled shape; the study's own comes last, since its report is about all of them."""
-    if options.shape is not None:
-        raise UsageError("--shape and --all-shapes exclude each other")
-    workspace, study = find_study(executor, options.project, options.study)
-    names = [name for name, shape in study.shapes.items() if shape.profiled]
-    names.sort(key=lambda name: name == study.default_shape)
-    fixes = options.fixes or []
-    last: list[Ablation] = []
-    failed: dict[str, str] = {}
-    targets: list[Target] = []
-    lacking: list[str] = []
-    for name in names:
-        try:
-            targets.append(target_at(executor, workspace, Picked(study, name)))
-        except EnvironmentLacks:
-            if name == study.default_shape:
-                raise
-            lacking.append(name)
-    if lacking:
-        note(f"no evidence is recorded at {', '.join(lacking)}")
-    targets = of_one_gpu(targets, targets[-1].folder)
-    profile = not options.no_profile
-
-    def tables() -> Iterator[Ablation]:
-        for ladder, failures in ablate(targets, fixes, fresh=options.fresh, profile=profile):
-            failed.update({f"{name} at {ladder.shape}": why for name, why in failures.items()})
-            last[:] = [ladder]
-            yield ladder
-
-    show(options, tables())
-    return finish(targets[-1], fixes, last[0], failed)
 
 
 def finish(target: Target, fixes: list[str], ladder: Ablation, failed: dict[str, str]) -> int:

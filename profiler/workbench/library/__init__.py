@@ -35,10 +35,7 @@ from workbench.library.results import (
     ReadReports,
     Swept,
     TriedSource,
-    ablated,
-    profiled,
     source_of,
-    values,
 )
 from workbench.ncu.report_file import is_report, read_report
 
@@ -65,7 +62,7 @@ def ablate(
     target = find_target(Local(), _folder(project), study, shape, names=names)
     ((ladder, failures),) = ladders.ablate([target], list(names), fresh=fresh, profile=profile)
     target.executor.require_profiled()
-    return ablated(ladder, failures)
+    return Ablated.of(ladder, failures=failures)
 
 
 def profile(
@@ -81,7 +78,7 @@ def profile(
     (full,) = target.variants([name])
     ladder, _ = ladders.profile(target, [full], fresh=fresh)
     target.executor.require_profiled()
-    return profiled(ladder, full)
+    return ProfiledVariant.of(ladder.row(full), ladder=ladder)
 
 
 def diff(
@@ -106,7 +103,7 @@ def diff(
     ladder, seen = judged(target, names, sources=True)
     pair = judge_pair(seen, target.workspace.config, *map(ladder.row, names))
     changes = pair_sources(seen, *names)
-    return ComparedVariants(**values(pair), ladder=ladder, changes=changes)
+    return ComparedVariants.of(pair, ladder=ladder, changes=changes)
 
 
 def advise(
@@ -131,7 +128,7 @@ def sweep(
     """``workbench sweep 'NAME[a=1|2]'`` at one shape; no file is written. Raises WorkbenchError."""
     target = find_target(Local(), _folder(project), study, shape)
     target.study, picked = spaces.space_of(target.study, variants)
-    return Swept(**values(spaces.sweep(target, picked, fresh=fresh)))
+    return Swept.of(spaces.sweep(target, picked, fresh=fresh))
 
 
 def read(path: str | Path) -> ReadReport:
@@ -139,7 +136,7 @@ def read(path: str | Path) -> ReadReport:
 
     Raises UsageError, BadCapture.
     """
-    return ReadReport(**values(read_report(Path(path))))
+    return ReadReport.of(read_report(Path(path)))
 
 
 def read_all(pattern: str) -> ReadReports:
@@ -161,7 +158,7 @@ def study(name: str | None = None, *, project: Where = None) -> OpenStudy:
     Raises UsageError.
     """
     _, chosen = find_study(Local(), _folder(project), name)
-    return OpenStudy(**values(chosen), project=_folder(project))
+    return OpenStudy.of(chosen, project=_folder(project))
 
 
 def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:
@@ -177,7 +174,7 @@ def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource
     done = trying.attempt(Local(), named, trying.AttemptOptions(**options))
     if no := trying.refusal(done):
         raise no
-    return TriedSource(**values(done))
+    return TriedSource.of(done)
 
 
 _TRY_OPTIONS = {field.name: field for field in fields(trying.AttemptOptions)}

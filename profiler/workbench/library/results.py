@@ -14,9 +14,10 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from workbench.app.executor import Local
+from workbench.app.judge import judged
 from workbench.app.outcomes import ReportPairResult
 from workbench.app.show import Metric, read, read_pair, report_lines, report_metric
 from workbench.app.target import Target, find_recorded
@@ -27,7 +28,7 @@ from workbench.derive.matching import groups
 from workbench.derive.source_diff import SourceDiff
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.judge.advice_rules import Advice
-from workbench.judge.ladder import Ablation, Row, VariantPair, judge
+from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.sweeps import Sweep
 from workbench.ncu.capture import MetricValue
 from workbench.ncu.catalog import catalog
@@ -73,12 +74,15 @@ STYLE = """<style>
 </style>"""
 
 
-def values(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass, of which a result that shows itself is made again."""
-    return {each.name: getattr(record, each.name) for each in fields(record)}
+class OfRecord:
+    """Made of a record of the engine, whose subclass it is."""
+
+    @classmethod
+    def of(cls, record: Any, **more: Any) -> Self:
+        return cls(**{each.name: getattr(record, each.name) for each in fields(record)}, **more)
 
 
-class Shown:
+class Shown(OfRecord):
     """Shows itself at a prompt as what the verb would print, in a notebook with its charts."""
 
     def _blocks(self) -> Sequence[Block]:
@@ -134,10 +138,6 @@ class Ablated(Shown, Ablation):
         return [*head, *ladder_view.account(self), *warned(warnings(self)), *drawn]
 
 
-def ablated(judged: Ablation, failures: Mapping[str, str] | None = None) -> Ablated:
-    return Ablated(**values(judged), failures=dict(failures or {}))
-
-
 @dataclass(frozen=True, repr=False)
 class TriedSource(Shown, Attempt):
     """The outcome of a source that was tried."""
@@ -148,10 +148,10 @@ class TriedSource(Shown, Attempt):
 
         Raises EnvironmentLacks where nothing could be measured.
         """
-        if self.judged is None or self.evidence is None:
+        if self.judged is None:
             why = machine.why_not_measuring()
             raise EnvironmentLacks(f"nothing was measured: {why.message}", hint=why.hint)
-        return ablated(self.judged, self.failures)
+        return Ablated.of(self.judged, failures=self.failures)
 
     def table(self) -> pd.DataFrame:
         """One row a variant, as of a ladder. Raises EnvironmentLacks."""
@@ -168,32 +168,26 @@ class TriedSource(Shown, Attempt):
         return self.ladder.plot(kind)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class ProfiledVariant(Shown, Row):
     """One variant of ``ladder``, with the figures of its capture."""
 
-    ladder: Ablation | None = field(default=None, repr=False)
+    ladder: Ablation
 
     def table(self) -> pd.DataFrame:
         """One row a figure, by its id in ``metrics.toml``."""
         return as_table.figures(self.figures)
 
     def _blocks(self) -> Sequence[Block]:
-        assert self.ladder is not None
-        origin = variant.origin(self.ladder)
-        return [origin, variant.variant(self, self.ladder)]
+        return [variant.origin(self.ladder), variant.variant(self, self.ladder)]
 
 
-def profiled(judged: Ablation, name: str) -> ProfiledVariant:
-    return ProfiledVariant(**values(judged.row(name)), ladder=judged)
-
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class ComparedVariants(Shown, VariantPair):
     """Two variants of ``ladder``, and the diff of their sources with what lines cost."""
 
-    ladder: Ablation | None = field(default=None, repr=False)
-    changes: SourceDiff | None = field(default=None, repr=False)
+    ladder: Ablation
+    changes: SourceDiff
 
     def table(self) -> pd.DataFrame:
         """One row a figure, before and after."""
@@ -201,10 +195,8 @@ class ComparedVariants(Shown, VariantPair):
         return before.add_suffix("_before").join(after.add_suffix("_after"), how="outer")
 
     def _blocks(self) -> Sequence[Block]:
-        assert self.ladder is not None
-        assert self.changes is not None
-        origin = variant.origin(self.ladder)
-        return [origin, *launches.variants(self, self.changes, source=False)]
+        pair = launches.variants(self, self.changes, source=False)
+        return [variant.origin(self.ladder), *pair]
 
 
 @dataclass(frozen=True, repr=False)
@@ -354,7 +346,7 @@ class ReadReports(dict[str, ReadReport]):
 
 
 @dataclass(frozen=True, repr=False)
-class OpenStudy(Study):
+class OpenStudy(OfRecord, Study):
     """A study of the workspace at ``project``, or of the one around the current folder."""
 
     project: Path | None = None
@@ -385,7 +377,7 @@ class RecordedEvidence:
 
     @cached_property
     def ladder(self) -> Ablated:
-        return ablated(judge(self.target.load_ladder(), self.target.workspace.config))
+        return Ablated.of(judged(self.target)[0])
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
