@@ -77,7 +77,7 @@ def blocks(result: Tallies, options: Any) -> list[Block]:
 
 from workbench.app.tally import tally
 from workbench.cli.options import TallyOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.study.workspace import find_workspace
 
 

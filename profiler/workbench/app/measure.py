@@ -178,27 +178,32 @@ class Wanted:
         evidence, is checked again at this shape alone.
         """
         target, study, shape = self.target, self.target.study, self.target.shape
+        config = target.workspace.config
         names = collectable(target.executor, study, self.variants)
         evidence = target.load(names)
-        refused = self.deciding.refused(target.workspace.config)
+        every, refused = evidence.variants, self.deciding.refused(config)
         if refused is not None and not fresh:
-            builds = {name: evidence.variants[name].build for name in names}
+            builds = {name: every[name].build for name in names}
             names = [name for name, build in builds.items() if build is None or not refused(build)]
-        least = self.least or min(SEVERAL, target.workspace.config.timing.sessions)
+        least = self.least or min(SEVERAL, config.timing.sessions)
         todo = plan(study, evidence, names, fresh=fresh, capture=self.capture, least=least)
-        every = evidence.variants
-        if not (self.again or fresh):
-            done = [name for name in todo.timed if is_checked(study, shape, every[name])]
-            todo = replace(todo, known=tuple(done))
         due = set(todo.timed) - set(checked)
         if not fresh:
             due = {name for name in due if not is_checked_elsewhere(study, shape, every[name])}
-        if not due:
-            todo = replace(todo, others=())
-        usable = [name for name in names if fresh or not settled(study, shape, every[name])]
-        untraced = [name for name in usable if fresh or every[name].timeline is None]
-        todo = replace(todo, traced=tuple(name for name in untraced if name in self.traced))
-        return replace(todo, captured=()) if self.timed or not self.profile else todo
+        again = todo.timed if self.again or fresh else ()
+        known = [n for n in todo.timed if n not in again and is_checked(study, shape, every[n])]
+        untraced = [
+            name
+            for name in names
+            if fresh or (every[name].timeline is None and not settled(study, shape, every[name]))
+        ]
+        return replace(
+            todo,
+            captured=() if self.timed or not self.profile else todo.captured,
+            known=tuple(known),
+            others=todo.others if due else (),
+            traced=tuple(name for name in untraced if name in self.traced),
+        )
 
 
 def captured(target: Target, names: list[str]) -> list[str]:

@@ -22,8 +22,7 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.cli.options import AblateOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor, note, note_failures
+from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.ladder import Ablation
 from workbench.study.params import Picked

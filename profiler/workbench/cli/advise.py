@@ -8,7 +8,7 @@ from workbench.app.judge import judged
 from workbench.app.outcomes import ReportResult, VariantResult
 from workbench.app.show import chosen, current_capture
 from workbench.cli.options import AdviseOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.ladder import file_warnings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from workbench.app.build import build
 from workbench.app.target import find_study
 from workbench.cli.options import BuildOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor, note
+from workbench.cli.streams import executor, note, show
 from workbench.errors import UsageError, with_hint
 
 

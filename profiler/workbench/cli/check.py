@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from workbench.app.list import tell_passed_over
 from workbench.app.measure import check, check_on_cpu
-from workbench.app.outcomes import CheckRow
 from workbench.app.target import (
     find_study,
     in_place,
@@ -16,12 +15,11 @@ from workbench.app.target import (
     target_at,
 )
 from workbench.cli.options import CheckOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor, note, note_failures
+from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.reporters.check import reasons
 from workbench.study.workspace import including
-from workbench.words import ABSENT, CheckResult, Status
+from workbench.words import ABSENT, CheckResult, Status, grouped
 
 ON_CPU = "checked on the CPU, at small shapes: no GPU was found here, and nothing is recorded"
 
@@ -47,9 +45,7 @@ def run(options: CheckOptions) -> int:
         text = "" if live else f"recorded evidence ({checked.gpu}): no GPU here to check on"
     checks, lost = checked.checks, checked.lost
     show(options, replace(checked, origin=text))
-    of: dict[str, list[CheckRow]] = {}
-    for one in checks:
-        of.setdefault(one.variant, []).append(one)
+    of = grouped((one.variant, one) for one in checks)
     declared = {step.variant for step in study.ladder.steps if step.expected}
     wrong = {name for name, every in of.items() if any(one.wrong for one in every)}
     done = {one.variant for one in checks if one.status == CheckResult.CORRECT}

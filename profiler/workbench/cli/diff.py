@@ -16,8 +16,7 @@ from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import pairs, require_pairs
 from workbench.app.target import find_study, in_place, require_current, stale_of
 from workbench.cli.options import DiffOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor
+from workbench.cli.streams import executor, show
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentence

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from workbench.app.doctor import diagnosis
 from workbench.cli.options import DoctorOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import telling
+from workbench.cli.streams import show, telling
 from workbench.errors import EnvironmentLacks
 
 

@@ -7,8 +7,7 @@ from dataclasses import fields
 
 from workbench.app.gate import GateRequest, gate
 from workbench.cli.options import GateOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor, note
+from workbench.cli.streams import executor, note, show
 from workbench.errors import CannotTell, GateFailed, UsageError
 from workbench.judge.commits import VariantChange
 from workbench.study.workspace import find_workspace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workbench.app.new import add_agents, new_workspace
 from workbench.cli.options import InitOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.study.files import stands
 from workbench.study.workspace import CONFIG_FILE
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from workbench.app.list import listed_studies, tell_passed_over
 from workbench.app.target import check_figures, tell_packaged
 from workbench.cli.options import ListOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor
+from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
 from workbench.study.workspace import find_workspace
 

@@ -204,10 +204,8 @@ def misused(error: Any) -> None:
 def complain(error: WorkbenchError) -> None:
     """On stderr, for --json on stdout too; for --brief on stdout alone."""
     if owed := streams.owed:
-        from workbench.cli.printing import show_failure
-
         with suppress(OSError):
-            show_failure(error)
+            streams.show_failure(error)
             if owed == "--brief":
                 return
 

@@ -6,7 +6,7 @@ from workbench.app.executor import Local
 from workbench.app.new import new_step
 from workbench.app.target import find_study
 from workbench.cli.options import NewOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.errors import UsageError
 
 

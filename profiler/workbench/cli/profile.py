@@ -10,8 +10,7 @@ from workbench.app.judge import profile
 from workbench.app.outcomes import VariantResult
 from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import DASHES, executor, note, note_failures, telling
+from workbench.cli.streams import DASHES, executor, note, note_failures, show, telling
 from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.reporters.profile import problem
 from workbench.words import Status

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.cli.options import SchemaOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.errors import unknown
 from workbench.reporters.schema import VERBS, of_json, schema
 

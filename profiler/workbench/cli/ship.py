@@ -6,8 +6,7 @@ from workbench.app.list import tell_passed_over
 from workbench.app.ship import ship
 from workbench.app.target import find_recorded, shown_path
 from workbench.cli.options import ShipOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor, note
+from workbench.cli.streams import executor, note, show
 
 
 def run(options: ShipOptions) -> None:

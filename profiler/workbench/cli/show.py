@@ -16,7 +16,7 @@ from workbench.app.show import (
 )
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import ShowOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.ladder import file_warnings

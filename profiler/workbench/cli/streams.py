@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
+from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
     from workbench.study.model import Study
@@ -94,6 +95,29 @@ def printing() -> Iterator[None]:
         raise
     except OSError as error:
         raise NotWritten(error.errno, error.strerror) from error
+
+
+@printing()
+def show(options: object, result: object) -> None:
+    """Print a result in the format of the options, as the reporter of the verb has it. After an
+    answer in JSON an error goes to stderr alone.
+    """
+    from workbench.reporters import formats
+
+    global owed
+    verb = type(options).__name__.removesuffix("Options").lower()
+    formats.print_result(verb, result, options, note)
+    owed = ""
+
+
+@printing()
+def show_failure(error: WorkbenchError) -> None:
+    """The answer of a command that failed, in the form that is owed."""
+    from workbench.reporters import formats
+
+    global owed
+    print(formats.failed(error, short=owed == "--brief"))
+    owed = ""
 
 
 def owe(arguments: Sequence[str]) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from workbench.app.sweep import space_of, sweep, write
 from workbench.app.target import find_study, profiled_shape, target_at
 from workbench.cli.options import SweepOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor
+from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
 from workbench.judge.sweeps import Sweep
 from workbench.study.params import Picked, is_space

@@ -9,8 +9,7 @@ from workbench.app.executor import Executor
 from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.options import TryOptions
-from workbench.cli.printing import show
-from workbench.cli.streams import executor, note, telling
+from workbench.cli.streams import executor, note, show, telling
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed
 from workbench.run import machine
 from workbench.run.protocol import Failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workbench.app.weigh import weigh
 from workbench.cli.options import WeighOptions
-from workbench.cli.printing import show
+from workbench.cli.streams import show
 from workbench.errors import UsageError
 
 
