@@ -11,9 +11,10 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from tools import reference
 
 from answers import Capsys, Patch
 from standin import StandIn
+from test_children import MARK, marked, until
 from workbench.app.new import AGENTS, starters
-from workbench.cli import mcp, warm
+from workbench.cli import mcp
 from workbench.cli.main import VERBS, command, main
 from workbench.render import brief
 from workbench.reporters.schema import ANSWERS
@@ -166,20 +168,38 @@ def test_a_long_line_on_stderr_is_heard_whole() -> None:
     """As a compiler prints of a template: asyncio's own limit is 64 KiB."""
 
     async def heard() -> list[str]:
-        end, other = os.pipe()
-        with os.fdopen(other, "wb") as writing:
-            stream = await warm.reader(end)
-            sending = asyncio.to_thread(writing.write, b"x" * 100_000 + b"\n")
-            said: list[str] = []
+        stream, said = asyncio.StreamReader(mcp.LONGEST_LINE), list[str]()
+        stream.feed_data(b"x" * 100_000 + b"\n")
+        stream.feed_eof()
 
-            async def say(line: str) -> None:
-                said.append(line)
+        async def say(line: str) -> None:
+            said.append(line)
 
-            hearing = asyncio.create_task(mcp.lines_of(stream, say))
-            await sending
-        return [*await hearing, *said]
+        return [*await mcp.lines_of(stream, say), *said]
 
     assert asyncio.run(heard()) == ["x" * 100_000] * 2
+
+
+def test_a_call_that_is_cancelled_ends(tmp_path: Path, monkeypatch: Patch) -> None:
+    root, began = make(tmp_path / "ws", {"baseline": GOOD}), tmp_path / "began"
+    study = f"import pathlib, time\npathlib.Path({str(began)!r}).touch()\ntime.sleep(600)\n"
+    (root / "kernels" / "scale" / "study.py").write_text(study)
+    monkeypatch.setenv(MARK, mark := uuid.uuid4().hex)
+
+    async def say(line: str) -> None:
+        pass
+
+    async def cancelled() -> bool:
+        words = ["list", "--brief", "--project", str(root)]
+        calling = asyncio.create_task(mcp.answer(words, say))
+        while not began.exists():
+            await asyncio.sleep(0.02)
+        calling.cancel()
+        with suppress(asyncio.CancelledError):
+            await calling
+        return until(lambda: not marked(mark))
+
+    assert asyncio.run(cancelled())
 
 
 def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 A tool's arguments are options of its verb, with their help. It runs the verb in a process of its
 own, with ``--brief``: what a kernel does to its process stays there, and so does what it prints.
-A process that has imported the verbs forks these (``warm``).
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import itertools
 import json
 import os
 import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from workbench import __version__
 from workbench.cli.main import command
 from workbench.cli.options import McpOptions
-from workbench.cli.warm import Warm
 from workbench.errors import (
     EnvironmentLacks,
     Interrupted,
@@ -110,7 +110,7 @@ def run(options: McpOptions) -> None:
     try:
         from mcp.server.stdio import stdio_server
 
-        served = server(partial(answer, Warm()))
+        served = server(answer)
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(
             f"the Python package '{error.name}' is missing",
@@ -215,20 +215,41 @@ def is_passed(text: str) -> bool:
     return b"\0" not in data and len(data) < MOST_ARGUMENT
 
 
-async def answer(warm: Warm, arguments: Sequence[str], say: Say) -> tuple[Data, int]:
+# Runs a verb that ends with the server, a process of this number.
+VERB = """import signal
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from workbench import children
+children.end_with({}, signal.SIGTERM)
+from workbench.__main__ import main
+raise SystemExit(main())"""
+LONGEST_LINE = 1 << 24  # bytes on stderr, such as a compiler's; asyncio's own 64 KiB are too few
+
+
+async def answer(arguments: Sequence[str], say: Say) -> tuple[Data, int]:
     """What a verb prints, and its exit code; of one that printed nothing the error on its stderr.
     ``say`` is called with each line of stderr.
     """
-    verb = await warm.start(arguments)
+    verb = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", VERB.format(os.getpid()), *arguments),
+        stdin=DEVNULL,
+        stdout=PIPE,
+        stderr=PIPE,
+        limit=LONGEST_LINE,
+    )
+    assert verb.stdout is not None
+    assert verb.stderr is not None
     try:
-        out, lines = await asyncio.gather(verb.out.read(), lines_of(verb.err, say))
-        code = await verb.ended
+        out, lines = await asyncio.gather(verb.stdout.read(), lines_of(verb.stderr, say))
+        code = await verb.wait()
     finally:
-        verb.cancel()  # where the client gave up
+        if verb.returncode is None:  # the client gave up
+            verb.terminate()
     with suppress(ValueError):
         return json.loads(out), code
     why, _, hint = "\n".join(lines).partition("\nhint: ")
-    return error_of(ToolFailed(why.removeprefix("error: "), hint=hint)), code
+    error = ToolFailed(why.removeprefix("error: "), hint=hint)
+    return error_of(error), code if code >= 0 else error.exit_code
 
 
 async def lines_of(stream: asyncio.StreamReader, say: Say) -> list[str]:
