@@ -22,7 +22,7 @@ from workbench import children
 from workbench.cuda import nvcc
 from workspaces import GOOD, make
 
-SECONDS = 15.0
+SECONDS = 120.0  # at most; a busy machine takes its time
 MARK = "WORKBENCH_TEST_MARK"
 # A child that leaves processes of four kinds behind: one of its own, one in a session of its own,
 # one that its parent has left, and one that SIGTERM does not end. It says when all have begun.
@@ -137,13 +137,7 @@ def test_children_are_waited_for_in_one_place() -> None:
     itself = re.compile(r"subprocess\.(run|call|check_)|\.communicate\(|process\.wait\(|os\.wait")
     engine = Path(children.__file__).parent
     found = {path.name for path in engine.rglob("*.py") if itself.search(path.read_text())}
-    assert found == {
-        "children.py",
-        "bootstrap.py",
-        "session_forks.py",
-        "referee.py",
-        "startup.py",
-    }
+    assert found == {"children.py", "bootstrap.py", "session_forks.py", "referee.py", "startup.py"}
     assert not re.search(
         r"subprocess\.run|\.wait\(\)", (engine / "remote/bootstrap.py").read_text()
     )

@@ -64,11 +64,16 @@ def test_the_reference_of_the_skill_has_every_kind_limit_and_key() -> None:
         assert f"`{word}`" in text
 
 
-def test_a_workspace_that_exists_gets_them_and_keeps_its_own(tmp_path: Path) -> None:
+def test_a_workspace_that_exists_gets_them_and_keeps_its_own(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     assert main(["init", str(tmp_path)]) == 0
     assert not (tmp_path / SKILL).exists()
     (tmp_path / "AGENTS.md").write_text("mine")
     assert main(["init", str(tmp_path), "--agents"]) == 0
+    told = capsys.readouterr().out
+    assert "left alone, since it was there: AGENTS.md" in told
+    assert f"wrote {SKILL}" in told
     assert (tmp_path / SKILL).exists()
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
 
@@ -260,7 +265,7 @@ def test_a_signal_ends_the_server_though_its_client_is_there(how: signal.Signals
         print(json.dumps(asked), file=server.stdin, flush=True)
         assert "serverInfo" in server.stdout.readline()
         server.send_signal(how)
-        assert server.wait(10) == 130
+        assert server.wait() == 130
 
 
 def test_the_tool_step_has_the_two_stages_of_ablate(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -168,12 +168,16 @@ def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
     def judged(lies: Lies) -> Witness:
         monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
         monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)  # the machine may be busy
-        if lies.stops < 100 or lies.broken:
-            monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
         made = Played(sessions_job(controls=("baseline",)), "baseline")
         made.lies = lies
         names: list[str] = []
-        anchor, answer = made.witnesses(["liar"], names.append)
+
+        def current(name: str) -> None:
+            names.append(name)
+            if name == "liar" and (lies.stops < 100 or lies.broken):  # the anchor has all the time
+                monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
+
+        anchor, answer = made.witnesses(["liar"], current)
         assert (anchor.variant, anchor.audits, anchor.why) == ("baseline", 200, "")
         assert names == ["baseline", "liar"]
         return answer

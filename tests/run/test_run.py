@@ -15,14 +15,13 @@ from msgspec import structs
 
 from answers import Capsys, Patch
 from made_evidence import series, timing
-from made_records import made_index
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
 from workbench.cuda.compiler import parse_log
 from workbench.cuda.includes import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
-from workbench.evidence.records import CaptureIndex, Captures, Provenance, Session, Timing
+from workbench.evidence.records import Provenance, Session, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.load import ShapeEvidence, load
 from workbench.ncu import command as ncu
@@ -47,39 +46,18 @@ from workbench.run.protocol import (
 from workbench.run.recording import (
     Recorder,
     remove_superseded,
-    remove_unused,
 )
 from workbench.study.config import Config, Profiler
 from workbench.study.files import write_bytes
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Phase
-from workspaces import FIXTURE, GOOD, ROOT, make
-
-BAD_MODULES = {
-    "norun": "def runn(x):\n    return x\n",
-    "raises": "raise ValueError('no such thing')\n",
-}
+from workspaces import GOOD, ROOT, make
 
 
 def build(root: Path, capsys: Capsys, *names: str) -> tuple[int, dict[str, dict[str, Any]], str]:
     code = main(["build", *names, "--json", "--project", str(root)])
     out, err = capsys.readouterr()
     return code, {b["variant"]: b for b in json.loads(out)["builds"]}, err
-
-
-def test_a_variant_that_cannot_be_built_costs_only_itself(tmp_path: Path, capsys: Capsys) -> None:
-    broken = "if (i < n) out[i] = 2 * y[i];"
-    make(tmp_path, {"baseline": GOOD, "broken": broken}, BAD_MODULES)
-    code, built, err = build(tmp_path, capsys)
-    assert code == 4
-    assert built["baseline"]["error"] == ""
-    assert built["baseline"]["kernels"][0]["registers"] > 0
-    message = built["broken"]["error"]
-    assert 'kernels/scale/broken.cu(3): error: identifier "y" is undefined' in message
-    assert built["norun"]["error"] == "norun.py defines no run()"
-    assert "hint: a variant is a module with run(...)" in err
-    assert built["raises"]["error"] == "ValueError: no such thing (raises.py:1)"
-    assert "hint: everything else was built" in err
 
 
 def test_a_spill_is_reported_as_a_warning_and_in_bytes(tmp_path: Path, capsys: Capsys) -> None:
@@ -197,15 +175,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         write_bytes(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_full_disk_ends_in_a_hint_and_exit_code_3(monkeypatch: Patch, capsys: Capsys) -> None:
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    assert main(["report", "--study", "transpose", "--project", str(FIXTURE)]) == 3
-    assert "hint: free some space" in capsys.readouterr().err
 
 
 Script = list[Event]
@@ -569,20 +538,3 @@ def test_an_interrupt_keeps_what_was_finished(play: Runner) -> None:
     assert result.failures == {}
     assert store.variant_record(folder, "baseline").checks["large"].status == "correct"
     assert not folder.timings("large").exists()
-
-
-def index_of(**changes: Any) -> CaptureIndex:
-    flags = tuple(ncu.flags(Config().profiler))
-    own = {"fingerprint": "of other sources", "report": "new.ncu-repz", "provenance": ORIGIN}
-    return made_index("baseline", "large", ncu_flags=flags, **own | changes)
-
-
-def test_only_reports_of_the_journal_that_no_index_names_are_deleted(tmp_path: Path) -> None:
-    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
-    entry = index_of()
-    store.write(folder.captures("large"), Captures(captures={"baseline": entry}))
-    journal.append(folder, journal.capture_entry(structs.replace(entry, report="old.ncu-repz")))
-    for name in ("new", "old", "somebodys"):
-        write_bytes(folder.reports / f"{name}.ncu-repz", b"")
-    remove_unused(folder)
-    assert sorted(p.stem for p in folder.reports.iterdir()) == ["new", "somebodys"]

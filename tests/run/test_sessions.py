@@ -998,7 +998,7 @@ def test_who_waits_at_the_gate_ends_with_the_parent_even_where_an_ncu_is_between
         with pytest.raises(subprocess.TimeoutExpired):
             waiting.wait(1.5)
         parent.kill()  # and nobody waits for it
-        assert waiting.wait(20) == -signal.SIGKILL
+        assert waiting.wait() == -signal.SIGKILL
     finally:
         for process in (parent, waiting):
             process.kill()
