@@ -81,23 +81,6 @@ def kept(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "foreign", "of another report"])
-def test_what_does_not_fit_is_read_again(damage: str, kept: Path) -> None:
-    whole = kept.read_bytes()
-    kept.write_bytes(
-        {
-            "cut": whole[: len(whole) // 2],
-            "empty": b"",
-            "foreign": b"[]",
-            "of another report": FOLDER.tables(OTHER.name).read_bytes(),
-        }[damage]
-    )
-    told: list[str] = []
-    assert isinstance(tables_of(SMALL, kept, tell=told.append)[0][0], Decoded)
-    assert kept.read_bytes() == whole
-    assert [f"it was read again from {SMALL.name}" in text for text in told] == [True]
-
-
 def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(
     kept: Path, monkeypatch: Patch
 ) -> None:
@@ -121,13 +104,6 @@ def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(
 def test_where_nothing_can_be_written_it_is_read_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "tables").write_text("no folder")
     assert tables_of(SMALL, tmp_path / "tables" / "small.json.zst")
-
-
-def test_a_damaged_report_is_no_capture_whatever_is_kept(kept: Path, tmp_path: Path) -> None:
-    cut = tmp_path / SMALL.name
-    cut.write_bytes(SMALL.read_bytes()[:1000])
-    with pytest.raises(BadCapture):
-        tables_of(cut, kept)
 
 
 def test_tables_stand_without_their_report(kept: Path, tmp_path: Path) -> None:

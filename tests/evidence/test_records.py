@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import inspect
 
-from answers import Capsys, Patch, both_of
+from answers import Patch
 from made_evidence import timing
 from workbench.errors import UsageError
 from workbench.evidence import store
@@ -35,7 +35,7 @@ from workbench.run.recording import provenance
 from workbench.study.files import write_bytes
 from workbench.study.model import LadderFile
 from workbench.words import SCHEMA_VERSION
-from workspaces import EVIDENCE, FIXTURE, ROOT, copy_of_fixture, told_in
+from workspaces import EVIDENCE, FIXTURE, ROOT, told_in
 
 SHAPE = "b2h8s512d64"
 KINDS: dict[str, type[Record]] = {
@@ -273,23 +273,6 @@ def test_what_is_no_record_is_named_in_every_kind_of_file(
 def test_a_file_that_is_wrong_twice_is_no_traceback(folder: EvidenceFolder) -> None:
     """A wrong field, and behind it no JSON at all."""
     refused(folder, "variant", b'{"schema_version": 1, "variant": 3, "build": "\\ud800"}')
-
-
-def test_a_verb_names_the_file_and_ends_in_exit_code_2(tmp_path: Path, capsys: Capsys) -> None:
-    root = copy_of_fixture(tmp_path)
-    for name in FILES.values():
-        path = root / EVIDENCE.relative_to(FIXTURE) / name
-        whole = path.read_bytes() if path.exists() else b""
-        path.write_bytes(store.packed(path, b'{"schema_version": 1}'))
-        out, err = both_of(capsys, "ablate", project=root, code=2)
-        assert out == ""
-        first, hint = err.splitlines()
-        assert first.startswith(f"error: {path} is damaged: Object missing required field `")
-        assert hint.startswith("hint: ")
-        if whole:
-            path.write_bytes(whole)
-        else:
-            path.unlink()
 
 
 # ---- the command on record

@@ -7,12 +7,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from answers import Capsys, Patch, error_of, text_of
+from answers import Capsys, Patch, error_of
 from workbench.app.executor import Reporter
 from workbench.children import kill_tree, memory_of
 from workbench.errors import EnvironmentLacks, UsageError
@@ -57,10 +56,8 @@ def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
 
 def test_tls_without_certificates_is_refused_at_once() -> None:
     pytest.importorskip("distributed")
-    began = time.monotonic()
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
         remote_target.DaskCluster("tls://127.0.0.1:1", Reporter()).client()
-    assert time.monotonic() - began < 20
 
 
 def test_a_folder_that_was_deleted_is_named(
@@ -72,14 +69,6 @@ def test_a_folder_that_was_deleted_is_named(
     gone.rmdir()
     for verb in ("list", "init"):
         assert f"the folder {gone} was deleted" in error_of(capsys, verb, code=3)
-
-
-def test_init_reports_the_files_for_agents_that_it_left(tmp_path: Path, capsys: Capsys) -> None:
-    (tmp_path / "workbench.toml").write_text("")
-    (tmp_path / "AGENTS.md").write_text("mine")
-    told = text_of(capsys, "init", str(tmp_path), "--agents")
-    assert "left alone, since it was there: AGENTS.md" in told
-    assert "wrote .agents/skills/workbench/SKILL.md" in told
 
 
 def test_the_memory_of_a_session_is_that_of_its_worker() -> None:

@@ -20,10 +20,7 @@ from workbench.errors import BadCapture
 from workbench.ncu import reader
 from workbench.ncu.report_file import Launch, read_report
 from workbench.run.recording import kept_report
-from workbench.study.files import (
-    ZSTD_MAGIC,
-    decompressed_pieces,
-)
+from workbench.study.files import ZSTD_MAGIC, decompressed_pieces
 from workspaces import recorded_report
 
 SMALL = recorded_report("b4h16s2048d128-causal", "fix10")

@@ -12,16 +12,12 @@ from pathlib import Path
 import pytest
 
 from answers import error_of
-from workbench.app.executor import Local
-from workbench.app.target import find_target, in_place
 from workbench.cli import list as listing
 from workbench.cli.main import main, worded
-from workbench.cli.progress import Progress
 from workbench.derive.figures import added
-from workbench.run.protocol import ErrorText, Failed
 from workbench.study.front_ends import DISTRIBUTIONS, how_to_install
-from workbench.words import INSTALL, Phase
-from workspaces import CAUSAL, FIXTURE, GOOD, ROOT, make, recorded_report
+from workbench.words import INSTALL
+from workspaces import CAUSAL, FIXTURE, ROOT, recorded_report
 
 REPORT = recorded_report(CAUSAL, "fix10")
 
@@ -121,30 +117,6 @@ def test_hints_install_nobody_elses_package() -> None:
     assert {"gpu", "agents", "cluster", "problems"} <= extras["optional-dependencies"].keys()
 
 
-def test_a_module_whose_distribution_is_not_known_has_no_command() -> None:
-    assert how_to_install("warp.types") == "pip install warp-lang"
-    assert how_to_install("cuda.tile") == "pip install cuda-tile"
-    assert "pip install" not in how_to_install("apex.normalization")
-
-
-def test_a_compile_error_is_told_once_and_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    monkeypatch.chdir(tmp_path)
-    from workbench.study.workspace import find_workspace
-
-    message = "b.cu does not compile\n/workbench/kernels/scale/b.cu(3): error: \x1b[2J"
-    with Progress() as progress:
-        error = ErrorText(kind="CompileError", message=message)
-        progress(Failed(variant="b", phase=Phase.BUILD, error=error))
-    told = capsys.readouterr().err
-    assert told == "failed b (build): b.cu does not compile\n"
-    shown = in_place(message, find_workspace().study())
-    assert "\nkernels/scale/b.cu(3): error" in shown
-    assert "/workbench/" not in shown
-
-
 def test_sums_are_those_of_one_after_the_other() -> None:
     """What ``sum`` was until Python 3.11; a compensated one gives 2.0 here."""
     assert added([1.0, 1e100, 1.0, -1e100]) == 0.0
@@ -165,10 +137,7 @@ def test_floats_are_summed_in_one_place() -> None:
     assert builtins.sum([1, 2]) == 3
 
 
-def test_find_target_keeps_the_part_that_was_asked_for() -> None:
-    target = find_target(Local(), FIXTURE, None, None)
-    target.steps(["fix2", "fix1"])
-    assert target.part == ("fix1", "fix2")
-    whole = find_target(Local(), FIXTURE, None, None)
-    whole.steps([])
-    assert whole.part == ()
+def test_a_module_whose_distribution_is_not_known_has_no_command() -> None:
+    assert how_to_install("warp.types") == "pip install warp-lang"
+    assert how_to_install("cuda.tile") == "pip install cuda-tile"
+    assert "pip install" not in how_to_install("apex.normalization")

@@ -239,7 +239,10 @@ def test_a_verb_that_is_killed_as_it_writes(
     assert code == verb.code, (whole.top / "log").read_text()
     assert total > 3
     landed = 0
-    for number, instant in enumerate(instants(total, verb.kills)):
+    # A run may come to fewer instants than the first, and end before it is killed.
+    for number, instant in enumerate(instants(total, max(3, verb.kills))):
+        if landed and number >= verb.kills:
+            break
         place = Place(tmp_path / str(number))
         verb.make(place.root)
         before = place.files()

@@ -233,7 +233,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     assert isinstance(json.loads(data), dict)
 
 
-@settings(max_examples=examples(3, many=150), phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=examples(1, many=150), phases=(Phase.explicit, Phase.generate))
 @given(texts)
 @example(WORST)
 def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:

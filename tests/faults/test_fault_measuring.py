@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,22 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import both_of, error_of, json_of, text_of
-from judge.test_gates import build as build_of
 from property_cases import examples
 from standin import StandIn
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
-from workbench.evidence.records import BuiltKernel
 from workbench.evidence.store import EvidenceFolder
-from workbench.judge.findings import sentence
-from workbench.judge.gates import compiler_gate
 from workbench.ncu import command as ncu
 from workbench.ncu.command import range_name
 from workbench.run import compilation as building
 from workbench.run import machine, measurement
 from workbench.run.compilation import build_only
 from workbench.run.measurement import MeasuredPlan, Measurement, Plan
-from workbench.run.process import WorkerEnd
+from workbench.run.process import Worker, WorkerEnd
 from workbench.run.protocol import (
     Broken,
     Built,
@@ -43,28 +35,38 @@ from workbench.run.protocol import (
     Start,
     VariantsJob,
 )
-from workbench.study.config import Config, Gates
+from workbench.study.config import Config
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
-from workbench.words import GateState, Phase
-from workspaces import GOOD, ROOT, make
+from workbench.words import Phase
+from workspaces import GOOD, make
 
 Capture = pytest.CaptureFixture[str]
 RUN = "def run(x):\n    return x\n"
 
 
 # ---- build ---------------------------------------------------------------------------------
-def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: Capture) -> None:
+def test_build_goes_on_after_a_crash_a_hang_and_an_exit(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not hang has all the time that a busy machine takes."""
+    allowed = Worker.allowed
+
+    def patient(worker: Worker, limit: float) -> float:
+        return allowed(worker, limit if "hangs" in str(worker.events[-1:]) else 300.0)
+
+    monkeypatch.setattr(Worker, "allowed", patient)
     bad = {
         "dies": "import os\nos._exit(9)\n",
         "exits": "import sys\nsys.exit(0)\n",
         "crashes": "import ctypes\nctypes.string_at(0)\n",
         "raises": "raise BaseException('no')\n",
+        "norun": "def runn(x):\n    return x\n",
         "prints": "print('{}')\n" + RUN,
         # Printing is no sign of life: it was waited for without end.
         "hangs": "import time\nwhile True:\n    print('x' * 100); time.sleep(0.01)\n",
     }
-    config = "[limits]\nseconds_per_step = 6\n"
+    config = "[limits]\nseconds_per_step = 3\n"
     make(tmp_path, {"baseline": GOOD}, {**bad, "last": RUN}, config=config)
     out, err = both_of(capsys, "build", "--json", project=tmp_path, code=4)
     built = json.loads(out)["builds"]
@@ -74,31 +76,14 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(tmp_path: Path, capsys: 
     assert errors["exits"] == "exits.py:2 ends its process: SystemExit: 0"
     assert "crashed its process (crashes.py:2, exit -11)" in errors["crashes"]
     assert errors["raises"] == "BaseException: no (raises.py:1)"
-    assert "hangs: nothing came for 6 s (hangs.py:3)" in errors["hangs"]
+    assert errors["norun"] == "norun.py defines no run()"
+    assert "hint: a variant is a module with run(...)" in err
+    assert "hint: everything else was built" in err
+    assert built[0]["kernels"][0]["registers"] > 0
+    assert "hangs: nothing came for 3 s (hangs.py:3)" in errors["hangs"]
     assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
-    for name in ("dies", "exits", "crashes", "raises", "hangs"):
+    for name in ("dies", "exits", "crashes", "raises", "norun", "hangs"):
         assert f"error: {name}: " in err
-
-
-def test_a_worker_ends_where_its_parent_was_killed(tmp_path: Path) -> None:
-    """Or what hangs would have the card for ever, beside whoever measures next."""
-    psutil = pytest.importorskip("psutil", reason="psutil is not installed")
-    make(tmp_path, {}, {"baseline": "import time\ntime.sleep(600)\n"})
-    command = [sys.executable, "-m", "workbench", "build", "--project", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "profiler"), "TMPDIR": str(tmp_path)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE) as parent:
-        last = time.monotonic() + 120
-        workers: list[Any] = []
-        while len(workers) < 3 and time.monotonic() < last:  # the supervisor, the verb, its worker
-            workers = psutil.Process(parent.pid).children(recursive=True)
-            time.sleep(0.1)
-        begun = [path for path in tmp_path.glob("workbench-*") if path.is_dir()]
-        parent.kill()
-    assert len(workers) > 2
-    assert begun
-    gone, left = psutil.wait_procs(workers, timeout=60)
-    assert (len(gone), left) == (len(workers), [])
-    assert not any(path.exists() for path in begun)
 
 
 def test_ctrl_c_in_a_check_is_no_answer(
@@ -230,16 +215,6 @@ def test_shared_memory_of_a_build_is_said_to_be_static(
 
 
 # ---- the compiler's gate -----------------------------------------------------------------
-@pytest.mark.parametrize("kernels", [True, False])
-def test_the_compilers_gate_says_what_it_saw(kernels: bool) -> None:
-    from msgspec import structs
-
-    build = build_of()
-    compiled: tuple[BuiltKernel, ...] = build.kernels if kernels else ()
-    gate = compiler_gate(structs.replace(build, kernels=compiled), Gates())
-    assert gate.state == GateState.PASSED
-    told = "no warning, no spill" if kernels else "nothing of it was compiled here"
-    assert sentence(gate.why) == told
 
 
 # ---- ncu sees no kernel --------------------------------------------------------------------

@@ -19,14 +19,7 @@ from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.records import (
-    PACKED,
-    Captures,
-    Record,
-    Timing,
-    VariantRecord,
-    timing_name,
-)
+from workbench.evidence.records import PACKED, Captures, Record, Timing, VariantRecord, timing_name
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"
@@ -95,9 +88,7 @@ def changed(name: str, place: Place, value: Any) -> bytes:
 
 changes = st.sampled_from(list(FILES)).flatmap(
     lambda name: st.tuples(
-        st.just(name),
-        st.sampled_from(PLACES[name]),
-        st.one_of(st.just(TAKEN_OUT), values),
+        st.just(name), st.sampled_from(PLACES[name]), st.one_of(st.just(TAKEN_OUT), values)
     )
 )
 
@@ -121,7 +112,7 @@ def refusal(path: Path, kind: type[Record]) -> UsageError | None:
     return None
 
 
-@settings(max_examples=examples(200, many=4000))
+@settings(max_examples=examples(100, many=4000))
 @given(changes)
 def test_a_changed_field_is_taken_or_named(change: tuple[str, Place, Any]) -> None:
     name, place, value = change
@@ -139,21 +130,11 @@ def test_changed_bytes_are_taken_or_refused(
     data = json.dumps(CONTENT[name]).encode()
     at = int(where * len(data))
     read(name, data[:at] + put + data[at + skipped :])
-
-
-@settings(max_examples=examples(30, many=500))
-@given(st.sampled_from(list(FILES)), st.floats(0, 1))
-def test_a_cut_file_is_refused(name: str, share: float) -> None:
-    data = json.dumps(CONTENT[name]).encode()
-    assert read(name, data[: int(share * (len(data) - 1))])
+    assert read(name, data[: int(where * (len(data) - 1))]), "a cut file is refused"
 
 
 VERBS = (
-    *(
-        ["check", "--json"],
-        ["list", "--json"],
-        ["show", "fix10", "--json", "--shape", SHAPE],
-    ),
+    *(["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE]),
     *(["check", "--brief"], ["show", f"attention/{SHAPE}/fix10", "--brief"]),
 )
 

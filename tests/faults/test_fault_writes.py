@@ -17,7 +17,7 @@ from answers import error_of, not_none
 from property_cases import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
-from workbench.evidence.records import Captures, Timing, VariantRecord
+from workbench.evidence.records import Timing, VariantRecord
 from workbench.evidence.store import EvidenceFolder
 from workbench.run.recording import remove_superseded, remove_unused
 from workbench.study.files import is_there, listed, write_bytes
@@ -117,10 +117,7 @@ def lock(monkeypatch: pytest.MonkeyPatch, locked: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["ablate", "list", "report"])
 def test_an_unreadable_timings_folder_is_an_error_and_nothing_is_written(
-    verb: str,
-    workspace: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    verb: str, workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = workspace / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
     report.parent.mkdir(parents=True, exist_ok=True)
@@ -169,13 +166,6 @@ def test_a_damaged_session_stays_and_stops_no_other(tmp_path: Path) -> None:
     timed = set(store.read_record(session, Timing).fingerprints)
     remove_superseded(folder, SHAPE, "3.json", timed)
     assert [path.name for path in folder.timing_files(SHAPE)] == ["1.json.zst", "3.json.zst"]
-
-
-def test_what_a_capture_is_written_with_is_read_back(tmp_path: Path) -> None:
-    recorded = store.read_record(EVIDENCE / SHAPE / "captures.json", Captures)
-    path = tmp_path / "captures.json"
-    store.write(path, recorded)
-    assert store.read_record(path, Captures) == recorded
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:

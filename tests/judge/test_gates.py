@@ -166,6 +166,8 @@ def test_warnings_and_spills_fail_the_compiler_gate() -> None:
     assert sentence(compiler_gate(build(warnings=("w",)), LIMITS).why) == "w"
     loose = Gates(allow_warnings=True, allow_spills=True)
     assert sentence(compiler_gate(build(), loose).why) == "no warning, no spill"
+    none = msgspec.structs.replace(build(), kernels=())
+    assert sentence(compiler_gate(none, loose).why) == "nothing of it was compiled here"
     allowed = compiler_gate(build(warnings=("w",)), loose)
     assert (allowed.passed, sentence(allowed.why)) == (True, "allowed here: w")
     assert compiler_gate(build(spilled=8), LIMITS).passed is False

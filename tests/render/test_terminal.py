@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import io
 import os
-import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-import workbench as wb
 from answers import Capsys, Patch, error_of, text_of
 from made_ladder import ablation
 from made_records import built_kernel
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
-from workbench.judge.ladder import Ablation
-from workbench.render.document.blocks import Block, Paragraph, Section, Table, plain
-from workbench.render.document.ladder_report import summary
+from workbench.render.document.blocks import Block, Paragraph, Table, plain
 from workbench.render.document.ladder_view import screen
-from workbench.render.document.phrases import verdict_words
 from workbench.render.terminal import write
 from workbench.reporters import formats
 from workbench.run.protocol import (
@@ -101,11 +95,6 @@ def test_an_option_is_never_ignored(arguments: list[str], message: str, capsys: 
     assert message in error_of(capsys, *arguments, project=FIXTURE)
 
 
-def test_an_empty_workspace_says_what_to_do(tmp_path: Path, capsys: Capsys) -> None:
-    (tmp_path / "workbench.toml").touch()
-    assert "a study is a folder kernels/NAME" in error_of(capsys, "list", project=tmp_path)
-
-
 @pytest.mark.parametrize("study", ["moe", "transpose"])
 def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: list[Block]) -> None:
     assert main(["ablate", "--study", study, "--project", str(ROOT)]) == 0
@@ -134,30 +123,6 @@ def test_named_steps_are_shown_and_ends_of_intervals_have_the_digits_that_decide
     over = open_step["speedup_over_parent"]
     assert f"{plain(over.text)} {over.note}" == "1.032x [1.028, 1.036]"
     assert open_step["variant"].short == " …polynomial=3"
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-@pytest.mark.parametrize("study", ["moe", "softmax"])
-def test_no_verdict_is_cut_and_one_set_of_rows_is_shown(
-    study: str, width: int, capsys: Capsys
-) -> None:
-    """The rows of a pipe are those of the terminal and of the report."""
-    judged = ladder_of(study)
-    written = io.StringIO()
-    write(screen(judged), Console(file=written, width=width, color_system=None, highlight=False))
-    text = written.getvalue()
-    rows = judged.table_rows
-    for row in rows:
-        assert re.search(rf"{re.escape(verdict_words(row, judged))}( |$)", text, re.MULTILINE)
-    (section,) = (s for s in summary(judged).blocks if isinstance(s, Section) and s.key == "ladder")
-    for blocks in (screen(judged), section.blocks):
-        table, *_ = (block for block in blocks if isinstance(block, Table))
-        assert [row.key for row in table.rows] == [row.variant for row in rows]
-
-
-@cache
-def ladder_of(study: str) -> Ablation:
-    return wb.study(study, project=ROOT).evidence().ladder
 
 
 def test_a_ladder_at_one_shape_may_be_longer_than_a_screen() -> None:

@@ -41,10 +41,6 @@ def fails(capsys: Capsys, root: Path, *words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (
-            "[gates]\nmin_speedupp = 1.1",
-            ["workbench.toml", "'gates.min_speedupp'", "'min_speedup'"],
-        ),
         ("[timing]\nrounds = 0", ["'timing.rounds': expected `int` >= 1"]),
         (
             "[profiler]\nclock_control = 'bse'",
