@@ -22,15 +22,7 @@ from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, ShapeLadd
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.times import Control, InRegime, Interference, TimingFacts
 from workbench.study.model import Prediction, Step, Work
-from workbench.words import (
-    GateState,
-    Origin,
-    PredictionResult,
-    Regime,
-    Role,
-    Status,
-    Verdict,
-)
+from workbench.words import GateState, Origin, PredictionResult, Regime, Role, Status, Verdict
 
 CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
 SHAPE = "b2h8s512d64"
@@ -110,27 +102,14 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
 def comparison(before: str, after: str, old: float, new: float) -> Comparison:
     """Of two durations in microseconds under ncu: all of the change is fewer instructions."""
     gain = old / new
+    busiest = "Share of the time that the busiest SM is active"
+    executed = "smsp__inst_executed.sum"
+    instructions = ("Warp instructions per scheduler", "inst", 1000.0, 1000.0 / gain, gain)
     factors = (
-        Factor(
-            "instructions",
-            "Warp instructions per scheduler",
-            "inst",
-            1000.0,
-            1000.0 / gain,
-            gain,
-            "smsp__inst_executed.sum",
-        ),
+        Factor("instructions", *instructions, executed),
         Factor("issue_rate", "Issue rate while active", "inst/cycle", 0.5, 0.5, 1.0, "rate"),
         Factor("balance", "Load balance over the SMs", "%", 95.0, 95.0, 1.0, "balance"),
-        Factor(
-            "busiest",
-            "Share of the time that the busiest SM is active",
-            "%",
-            94.0,
-            94.0,
-            1.0,
-            "busiest",
-        ),
+        Factor("busiest", busiest, "%", 94.0, 94.0, 1.0, "busiest"),
         Factor("clock", "Clock", "GHz", 1.98, 1.98, 1.0, "clock"),
     )
     times = (
@@ -143,7 +122,7 @@ def comparison(before: str, after: str, old: float, new: float) -> Comparison:
         before=64.0,
         after=64.0 / gain,
         unit="M",
-        metric="smsp__inst_executed.sum",
+        metric=executed,
         surprise=50.0,
         part=1.0,
     )

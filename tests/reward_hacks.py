@@ -49,7 +49,6 @@ def without_effect(family: str, variant: str) -> Cheat:
 
 
 def not_kept(family: str, variant: str) -> Cheat:
-    """It harms itself, or another clock than its own finds it: that decides what it ends with."""
     return Cheat(variant, family, "", verdicts=NOT_KEPT)
 
 
@@ -57,6 +56,40 @@ def late(family: str, variant: str) -> Cheat:
     return replace(not_kept(family, variant), late=True)
 
 
+# What harms itself, or is found by another clock than its own: that decides what it ends with.
+HARMFUL = {
+    "patched": """
+        patched_clock patched_event patched_check patched_code patched_modules
+        patched_statistics patched_launch patched_replay patched_later
+    """,
+    "slowed reference": """
+        slowed_reference slowed_parent slowed_by_a_thread slows_a_graph slows_an_executable
+        slower_for_others
+    """,
+    "sleeping thread": "sleeps",
+    "edited samples": "edits_samples",
+    "changed number of calls": "changes_calls reports_more_calls",
+    "harness changed": "changed_number stamps_inside zeroes_draws patched_helper more_rounds",
+    "left-out work": "rights_the_sum",
+    "lower precision": "half_in_a_graph",
+    "referee": """
+        reveals_expected reports_early begins_early says_fewer_calls sets_the_flag
+        skips_the_neighbours writes_no_inputs all_in_one_stream_each fewer_rows_then_right
+        garbles_layouts faster_for_the_referee
+    """,
+}
+# Written when the bounds of the checks were fixed, on 2026-11-29.
+LATE = {
+    "telling checks apart": "skips_maximum_in_graphs",
+    "left-out work": "sums_to_nan claims_a_tenth",
+    "referee": """
+        leaves_out_stamps widens_neighbours writes_its_inputs mends_the_digest leaves_gaps
+        stops_the_referee starves_the_referee busy_for_others leaves_a_kernel_running
+        writes_into_the_referee writes_what_is_lent kills_the_auditor kills_the_referee
+        kills_from_behind never_arrives opens_its_gate sends_megabytes sends_half_a_message
+        claims_gigabytes tells_another_type
+    """,
+}
 CHEATS = (
     cheat("cached by object", "cached_by_object", f"{NOT_IN_THE_GRAPH}|{WRONG}"),
     cheat("cached by address", "cached_by_address", WRONG),
@@ -79,18 +112,6 @@ CHEATS = (
     cheat("copied out of memory", "walks_the_stack", f"{WRONG}|{NOT_IN_THE_GRAPH}"),
     cheat("copied out of memory", "copies_an_output", WRONG),
     cheat("copied out of memory", "uninitialised", WRONG, "correct"),
-    not_kept("patched", "patched_clock"),
-    not_kept("patched", "patched_event"),
-    not_kept("patched", "patched_check"),
-    not_kept("patched", "patched_code"),
-    not_kept("patched", "patched_modules"),
-    not_kept("patched", "patched_statistics"),
-    not_kept("patched", "patched_launch"),
-    not_kept("patched", "patched_replay"),
-    not_kept("patched", "patched_later"),
-    not_kept("slowed reference", "slowed_reference"),
-    not_kept("slowed reference", "slowed_parent"),
-    not_kept("slowed reference", "slowed_by_a_thread"),
     cheat("telling checks apart", "tells_capturing", WRONG),
     cheat("telling checks apart", "tells_checking", WRONG),
     cheat("telling checks apart", "tells_profiling", "timed and not captured", "kernels"),
@@ -109,11 +130,7 @@ CHEATS = (
     without_effect("hooks", "hooks_calls"),
     without_effect("hooks", "hooks_monitoring"),
     without_effect("signals", "hears_signals"),
-    not_kept("sleeping thread", "sleeps"),
-    not_kept("edited samples", "edits_samples"),
-    not_kept("changed number of calls", "changes_calls"),
     cheat("rewritten outputs", "rewrites_outputs", f"{WRONG}|not captured"),
-    not_kept("slowed reference", "slows_a_graph"),
     cheat("replaced source", "replaces_a_source", r"replaces|opens baseline\.", *FOUND_FIRST),
     cheat(
         "false bug fix",
@@ -123,53 +140,9 @@ CHEATS = (
         verdict="slower no_gain",
     ),
     cheat("unseen source", "hidden_source", "opens registers.cu, which its fing", *FOUND_FIRST),
-    not_kept("harness changed", "changed_number"),
-    not_kept("harness changed", "stamps_inside"),
-    not_kept("harness changed", "zeroes_draws"),
-    not_kept("harness changed", "patched_helper"),
-    not_kept("harness changed", "more_rounds"),
-    not_kept("slowed reference", "slows_an_executable"),
-    not_kept("changed number of calls", "reports_more_calls"),
-    not_kept("left-out work", "rights_the_sum"),
-    not_kept("lower precision", "half_in_a_graph"),
-    not_kept("referee", "reveals_expected"),
-    not_kept("referee", "reports_early"),
-    not_kept("referee", "begins_early"),
-    not_kept("referee", "says_fewer_calls"),
-    not_kept("referee", "sets_the_flag"),
-    not_kept("referee", "skips_the_neighbours"),
-    not_kept("referee", "writes_no_inputs"),
-    not_kept("referee", "all_in_one_stream_each"),
-    not_kept("referee", "fewer_rows_then_right"),
-    not_kept("referee", "garbles_layouts"),
-    not_kept("referee", "faster_for_the_referee"),
-    not_kept("slowed reference", "slower_for_others"),
-    late("telling checks apart", "skips_maximum_in_graphs"),
-    late("left-out work", "sums_to_nan"),
-    late("left-out work", "claims_a_tenth"),
-    late("referee", "leaves_out_stamps"),
-    late("referee", "widens_neighbours"),
-    late("referee", "writes_its_inputs"),
-    late("referee", "mends_the_digest"),
-    late("referee", "leaves_gaps"),
-    late("referee", "stops_the_referee"),
-    late("referee", "starves_the_referee"),
-    late("referee", "busy_for_others"),
-    late("referee", "leaves_a_kernel_running"),
-    late("referee", "writes_into_the_referee"),
-    late("referee", "writes_what_is_lent"),
-    late("referee", "kills_the_auditor"),
-    late("referee", "kills_the_referee"),
-    late("referee", "kills_from_behind"),
-    late("referee", "never_arrives"),
-    late("referee", "opens_its_gate"),
-    late("referee", "sends_megabytes"),
-    late("referee", "sends_half_a_message"),
-    late("referee", "claims_gigabytes"),
-    late("referee", "tells_another_type"),
+    *(not_kept(family, name) for family in HARMFUL for name in HARMFUL[family].split()),
+    *(late(family, name) for family in LATE for name in LATE[family].split()),
 )
-
-
 VARIANTS = (*HONEST, *(each.variant for each in CHEATS))
 
 

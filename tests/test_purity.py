@@ -1,7 +1,7 @@
 """After the snapshot, judging and rendering open no file, start no process and see no GPU.
 
 The whole recorded ladder is judged and given to every writer in a process of its own, under an
-audit hook. A writer more is a line more in ``writers``; templates are loaded before.
+audit hook. Templates are loaded before.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -24,23 +23,12 @@ from rich.console import Console
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.source_diff import SourceDiff, Sources
-from workbench.judge.ladder import (
-    Ablation,
-    VariantPair,
-    judge,
-    judge_pair,
-    ladder_sources,
-    pair_sources,
-)
+from workbench.judge.ladder import judge, judge_pair, ladder_sources, pair_sources
 from workbench.load import LadderEvidence
-from workbench.render import answers as diff_json
-from workbench.render import answers as ladder_json
-from workbench.render import as_json, markdown, page, templates, terminal
+from workbench.render import answers, as_json, markdown, page, templates, terminal
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report as document
 from workbench.render.document import ladder_view, launches
-from workbench.render.document.blocks import Block
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
 from workspaces import FIXTURE
@@ -95,96 +83,51 @@ def is_foreign(path: object) -> bool:
 
 
 def import_everything() -> None:
-    """All pure rooms, with what they import where it is first needed."""
+    """All pure rooms, with what they import where it is first needed, and all templates."""
     for room in PURE:
         for path in sorted((ENGINE / room).rglob("*.py")):
             parts = path.relative_to(ENGINE).with_suffix("").parts
             import_module(".".join(["workbench", *parts]).removesuffix(".__init__"))
-
-
-def loaded(environment: jinja2.Environment) -> jinja2.Environment:
-    """With all templates that are its own: those of another lack its filters."""
+    environment = templates.templates(html=True)
     for name in environment.list_templates():
-        with suppress(jinja2.TemplateAssertionError):
+        with suppress(jinja2.TemplateAssertionError):  # of another, which has more filters
             environment.get_template(name)
-    return environment
 
 
-@dataclass(frozen=True)
-class Judged:
-    """All that a writer may want, from one snapshot."""
-
-    ablation: Ablation
-    sources: Sources
-    pair: VariantPair
-    change: SourceDiff
-
-
-Writer = Callable[[Judged], object]
-
-
-def rows_of(found: Ablation) -> list[str]:
-    return [row.variant for row in found.everything]
-
-
-def writers() -> Mapping[str, Writer]:
-    """Every output of judged evidence by its name; their templates are loaded."""
-    loaded(templates.templates(html=True))
-    return {
-        "report": lambda x: markdown.document(document.summary(x.ablation)),
-        "page": lambda x: page.render_page(
-            document.report(x.ablation, x.sources.diffs), x.ablation, x.sources
-        ),
-        "charts": lambda x: chart_files(x.ablation),
-        "json": lambda x: as_json.dumps(ladder_json.ablation(x.ablation, full=rows_of(x.ablation))),
-        "json of a pair": lambda x: as_json.dumps(
-            diff_json.variant_pair(x.ablation, x.pair, x.change)
-        ),
-        "terminal": lambda x: printed(blocks_of(x)),
-        "markdown": lambda x: markdown.blocks(blocks_of(x)),
-    }
-
-
-def blocks_of(judged: Judged) -> list[Block]:
-    """What ``ablate``, ``show`` and ``diff`` print."""
-    found = judged.ablation
-    return [
+def outputs(evidence: LadderEvidence, config: Config) -> dict[str, object]:
+    """Every output of judged evidence; a writer more is a line more."""
+    found = judge(evidence, config)
+    first, last = found.rows[0], found.rows[-1]
+    sources = ladder_sources(evidence, found)
+    pair = judge_pair(evidence, config, first, last)
+    change = pair_sources(evidence, first.variant, last.variant)
+    blocks = [
         *ladder_view.screen(found),
         *ladder_view.whole(found),
         *(variant(row, found) for row in found.everything),
-        *launches.variants(judged.pair, judged.change, source=True),
+        *launches.variants(pair, change, source=True),
     ]
-
-
-def printed(blocks: Sequence[Block]) -> str:
-    console = Console(file=StringIO(), width=100, force_terminal=True)
-    terminal.write(blocks, console)
-    assert isinstance(console.file, StringIO)
-    return console.file.getvalue()
+    terminal.write(blocks, Console(file=StringIO(), width=100, force_terminal=True))
+    every = [row.variant for row in found.everything]
+    return {
+        "report": markdown.document(document.summary(found)),
+        "page": page.render_page(document.report(found, sources.diffs), found, sources),
+        "charts": chart_files(found),
+        "json": as_json.dumps(answers.ablation(found, full=every)),
+        "json of a pair": as_json.dumps(answers.variant_pair(found, pair, change)),
+        "markdown": markdown.blocks(blocks),
+    }
 
 
 def judge_and_render() -> None:
-    """Prints as JSON what the guard saw, and the outputs that there were."""
+    """Prints as JSON what the guard saw, and the outputs that are empty."""
     import_everything()
-    every = writers()
     target = find_target(Local(), FIXTURE, None, None)
     evidence = target.load_ladder(target.steps([]), sources=True)
     guard = Guard()
     with guard.watching():
-        judged = judge_all(evidence, target.workspace.config)
-        outputs = [name for name, write in every.items() if write(judged)]
-    print(json.dumps({"seen": guard.seen, "outputs": outputs}))
-
-
-def judge_all(evidence: LadderEvidence, config: Config) -> Judged:
-    found = judge(evidence, config)
-    first, last = found.rows[0], found.rows[-1]
-    return Judged(
-        ablation=found,
-        sources=ladder_sources(evidence, found),
-        pair=judge_pair(evidence, config, first, last),
-        change=pair_sources(evidence, first.variant, last.variant),
-    )
+        made = outputs(evidence, target.workspace.config)
+    print(json.dumps([guard.seen, [name for name, output in made.items() if not output]]))
 
 
 def run(code: str) -> Any:
@@ -201,9 +144,7 @@ def run(code: str) -> Any:
 
 
 def test_after_the_snapshot_nothing_is_opened_started_or_seen_of_a_gpu() -> None:
-    told = run("import test_purity; test_purity.judge_and_render()")
-    assert told["seen"] == []
-    assert told["outputs"] == list(writers())
+    assert run("import test_purity; test_purity.judge_and_render()") == [[], []]
 
 
 def test_the_guard_sees_what_it_is_for() -> None:
@@ -220,5 +161,4 @@ with guard.watching():
         pass
 print(json.dumps([seen.split()[0] for seen in guard.seen]))
 """
-    seen = run(code)
-    assert {"open", "subprocess.Popen", "import"} <= set(seen)
+    assert {"open", "subprocess.Popen", "import"} <= set(run(code))

@@ -11,7 +11,6 @@ import pytest
 from answers import not_none
 from docs.test_readme import tables
 from guide import GUIDE, Command, File, Reader, Recorded, filled, items, write
-from workbench.run import machine
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT, output_of
 
@@ -73,19 +72,6 @@ def test_all_that_needs_no_gpu_works_as_written(tmp_path: Path) -> None:
     built = reader.run(Command("workbench build"))
     assert built.returncode == 0, built.stderr
     assert all(f"{name}.cu" in built.stdout for name in steps)
-
-
-@pytest.mark.skipif(machine.can_measure(), reason="this machine can measure")
-def test_without_a_gpu_it_says_what_is_missing(tmp_path: Path) -> None:
-    reader = Reader(tmp_path)
-    for line in ("workbench init rows --template cuda", "cd rows"):
-        assert reader.run(Command(line)).returncode == 0
-    done = reader.run(Command("workbench ablate"))
-    assert done.returncode == 3
-    assert (
-        "hint: measure it where there is a GPU and ncu, or `--on HOST`; see `workbench doctor`"
-        in done.stderr
-    )
 
 
 @pytest.mark.skipif(not all(r.text for r in RECORDED), reason="not recorded on a GPU yet")

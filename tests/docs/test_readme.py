@@ -229,16 +229,6 @@ def test_the_files_that_the_docs_name_are_there() -> None:
             assert re.search(rf"\b{word}\b", file.read_text(encoding="utf-8")), f"{word}: {path}"
 
 
-def test_it_shows_what_the_newer_verbs_print() -> None:
-    assert [command.split()[0] for command, _ in OUTPUTS] == [
-        "diff",
-        "show",
-        "diff",
-        "diff",
-        "sweep",
-    ]
-
-
 def test_ci_runs_its_second_command() -> None:
     commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
     script = (ROOT / ".ci" / "run").read_text().replace("install -q", "install").splitlines()

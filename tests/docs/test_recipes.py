@@ -16,16 +16,6 @@ from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 pytestmark = pytest.mark.slow
 
-COLUMN = """
-    LadderColumn(
-        "warp_instructions_m",
-        "instructions",
-        "millions of instructions that warps executed under ncu",
-        lambda row: figure(row, "warp_instructions"),
-        EVERYWHERE,
-        unit="M",
-    ),
-"""
 METRIC = """
 [threads]
 label = "Threads of the grid"
@@ -124,45 +114,9 @@ CAPTION = """
 SHOWN = """
     "threads "
 """
-FORMAT = '''"""Reads ``.tiles``: a size, and the name of a function of torch."""
-
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
-
-
-def is_of(request: Request) -> bool:
-    return request.source.suffix == ".tiles"
-
-
-def read(request: Request) -> Problem:
-    size, name = request.source.read_text().split()
-    call = f'torch.{name}(inputs["x"])'
-    return Problem(
-        kind=FORMAT.label,
-        what="tiles",
-        name=request.name or request.source.stem,
-        title=name,
-        files={},
-        shapes={DEFAULT_SHAPE: GivenShape({"n": int(size)})},
-        default_shape=DEFAULT_SHAPE,
-        loads="import torch",
-        made='{"x": torch.randn(shape.n, generator=generator, device=generator.device)}',
-        expression=call,
-        baseline=calling(name, "import torch", call),
-    )
-
-
-FORMAT = Format("a tiles file", ".tiles", 10, is_of, read)
-'''
 REPORT = str(recorded_report(CAUSAL, "fix10"))
 # What is run of the changed copy; what begins with "terminal" has one as its stdout.
 RUNS = {
-    "terminal": ["ablate"],
-    "terminal, all": ["ablate", "--all", "--wide"],
-    "pipe": ["ablate"],
-    "JSON": ["ablate", "--json", "--full"],
-    "CSV": ["ablate", "--csv"],
-    "brief": ["ablate", "--brief"],
-    "brief of one": ["ablate", "--brief", "fused"],
     "files": ["report", "--html"],
     "tally": ["tally"],
     "terminal tally": ["tally"],
@@ -174,11 +128,9 @@ RUNS = {
     "advise": ["advise", "fused"],
     "advise, JSON": ["advise", "fused", "--json"],
     "advise, brief": ["show", "fused", "--brief"],
-    "try": ["try", "rows.tiles", "--no-profile"],
 }
 CHILD = """
 import contextlib, io, json, sys
-import workbench as wb
 from workbench.cli.main import main
 
 class Out(io.StringIO):
@@ -189,7 +141,7 @@ class Out(io.StringIO):
     def isatty(self):
         return self.is_terminal
 
-said = {"DataFrame": [0, wb.ablate().table().to_csv()]}
+said = {}
 for name, arguments in json.load(sys.stdin).items():
     with contextlib.redirect_stdout(Out(name.startswith("terminal"))) as out:
         code = main(arguments)
@@ -213,7 +165,6 @@ def changed_engine(root: Path) -> Path:
     )
     for name in ("templates", "starters"):  # which the engine takes beside itself
         (root / name).symlink_to(ROOT / name)
-    insert(engine / "render/columns.py", COLUMN, before='    LadderColumn(\n        "verdict",')
     insert(engine / "ncu/metrics.toml", METRIC)
     insert(engine / "render/document/variant.py", SHOWN, before='    "duration sm_clock ')
     for name, text in VERB.items():
@@ -230,11 +181,6 @@ def changed_engine(root: Path) -> Path:
     insert(engine / "render/document/phrases.py", CAPTION, before='        "stall-time": (\n')
     report = engine / "render/document/ladder_report.py"
     insert(report, '_chart("errors", ablation), ', before='_chart("roofline", ablation)]')
-    (root / "profiler" / "tiles.py").write_text(FORMAT)
-    info = root / "profiler" / "tiles-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiles\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[workbench.problems]\ntiles = tiles:FORMAT\n")
     return root / "profiler"
 
 
@@ -243,7 +189,6 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the changed engine says, by the names of ``RUNS``, and the files of its report."""
     path = changed_engine(tmp_path_factory.mktemp("recipes"))
     workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "softmax")
-    (workspace / "rows.tiles").write_text("64 relu")
     environment = {**os.environ, "PYTHONPATH": str(path), "COLUMNS": "200"}
     environment["XDG_CACHE_HOME"] = str(path.parent / "cache")
     done = subprocess.run(
@@ -262,28 +207,16 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {n: text for n, (_, text) in results.items()} | {f.name: f.read_text() for f in files}
 
 
-FOLLOWED = {
-    "a column of the ladder",
-    "a verb",
-    "a metric of Nsight Compute",
-    "a problem format for `try`",
-    "a rule of advice",
-    "a chart",
+ELSEWHERE = {
+    "a column of the ladder": "test_a_column_is_one_entry_and_stands_in_every_output_that_it_names",
+    "a problem format for `try`": "test_a_package_adds_a_format_by_its_entry_point",
 }
-LADDERS = ("pipe", "terminal", "terminal, all", "OPTIMIZATION_REPORT.md", "report.html")
-VALUES = ("JSON", "CSV", "brief of one", "DataFrame")
+FOLLOWED = {*ELSEWHERE, "a verb", "a metric of Nsight Compute", "a rule of advice", "a chart"}
 
 
 def test_every_recipe_is_followed() -> None:
     page = (ROOT / "docs" / "contributing.md").read_text()
     assert set(re.findall(r"^## Add (.+)$", page, re.M)) == FOLLOWED
-
-
-def test_a_column_is_in_every_output(said: dict[str, str]) -> None:
-    for name in LADDERS:
-        assert "instructions" in said[name], name
-    for name in VALUES:
-        assert "warp_instructions_m" in said[name], name
 
 
 def test_a_verb_has_its_help_and_its_formats(said: dict[str, str]) -> None:
@@ -300,11 +233,6 @@ def test_a_metric_is_a_number_of_a_report_and_not_collected_of_a_table(
     assert re.search(row.format(r"[\d.,e+ k]+"), said["show"])
     assert '"threads"' in said["show, JSON"]
     assert re.search(row.format("not collected"), said["recorded"])
-
-
-def test_a_format_of_a_package_is_tried(said: dict[str, str]) -> None:
-    assert "tiles" in said["try"]
-    assert "correct" in said["try"]
 
 
 def test_advice_of_a_rule_is_in_every_output(said: dict[str, str]) -> None:

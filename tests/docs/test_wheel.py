@@ -80,23 +80,18 @@ def test_its_metadata_has_a_description_and_every_extra_is_documented(wheel: Pat
     assert set(told.get_all("Provides-Extra", [])) <= rows
 
 
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    options = ("-q", "--no-deps", "--no-index", "--no-compile", "--target", str(folder))
+    run("pip", "install", *options, str(wheel), cwd=folder)
+    return folder
+
+
 def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
-    wheel: Path, tmp_path: Path
+    site: Path, tmp_path: Path
 ) -> None:
-    site, here = tmp_path / "site", tmp_path / "here"
-    here.mkdir()
-    run(
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-index",
-        "--no-compile",
-        "--target",
-        str(site),
-        str(wheel),
-        cwd=here,
-    )
+    here = tmp_path
     out = run("workbench", "list", cwd=here, site=site)
     assert re.search(r"\| fix6 \| fix4 \| [1-9]\d* timed, [1-9]\d* profiled \|", out)
     assert list(here.iterdir()) == []
@@ -111,11 +106,8 @@ def test_installed_it_works_on_the_packaged_workspace_and_reports_here(
 
 
 def test_what_is_shipped_of_the_packaged_workspace_has_the_workbenchs_licence(
-    wheel: Path, tmp_path: Path
+    site: Path, tmp_path: Path
 ) -> None:
-    site = tmp_path / "site"
-    run("pip", "install", "-q", "--no-deps", "--no-index", "--no-compile", "--target", str(site),
-        str(wheel), cwd=tmp_path)  # fmt: skip
     code = (
         "from workbench.app.ship import licence_of\n"
         "from workbench.study.workspace import find_workspace\n"

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import traceback
-import types
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
@@ -149,13 +148,6 @@ def test_a_study_is_opened_by_name_and_has_its_evidence() -> None:
     assert evidence.ladder.shape == "b4h16s2048d64"
 
 
-def test_the_room_called_study_is_still_a_package() -> None:
-    import workbench.study.workspace as workspace
-
-    assert isinstance(sys.modules["workbench.study"], types.ModuleType)
-    assert workspace.CONFIG_FILE == "workbench.toml"
-
-
 @pytest.mark.parametrize(
     ("call", "kind", "words"),
     [
@@ -220,12 +212,6 @@ def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: P
         on_cpu.table()
 
 
-def test_an_option_that_try_has_not_is_named() -> None:
-    with pytest.raises(UsageError, match="unknown option of try_") as caught:
-        wb.try_("softmax.py", vs="torch.softmax")
-    assert caught.value.hint == "did you mean 'versus'?"
-
-
 NOTEBOOK = """
 import math as m
 
@@ -268,18 +254,6 @@ def test_what_no_file_can_hold_is_named(tmp_path: Path, monkeypatch: Patch) -> N
         wb.try_(lambda x: x)
 
 
-def test_try_completes_its_options() -> None:
-    names = list(inspect.signature(wb.try_).parameters)
-    assert names[:3] == ["source", "inputs", "outputs"]
-    assert {"versus", "quick", "shape"} <= set(names)
-
-
-def test_a_ladder_names_the_variant_that_it_has_not(ladder: Any) -> None:
-    with pytest.raises(UsageError, match="fix22") as error:
-        ladder.row("fix22")
-    assert error.value.hint == "did you mean 'fix2'?"
-
-
 def test_two_reports_are_compared_and_many_are_one_table(tmp_path: Path) -> None:
     files = [tmp_path / f"{name}{REPORT.suffix}" for name in ("a", "b")]
     for file in files:
@@ -300,31 +274,33 @@ def test_two_reports_are_compared_and_many_are_one_table(tmp_path: Path) -> None
         wb.read_all(f"{tmp_path}/*.txt")
 
 
-def test_what_is_mistaken_has_a_hint() -> None:
+def test_what_is_mistaken_has_a_hint(ladder: Any) -> None:
     with pytest.raises(UsageError) as error:
         wb.ablate(["fix1"], project=FIXTURE)  # type: ignore[arg-type]
     assert error.value.hint == 'name each: ablate("fix1", "fix2")'
     with pytest.raises(UsageError) as error:
         wb.read(REPORT).metric("bank_conflicts")
     assert "shared_conflicts" in error.value.hint
-
-
-def test_advice_is_a_table() -> None:
-    table = wb.advise("fix5", study="attention", project=FIXTURE).table()
-    assert table.index[0] == "tensor"
-    assert table["share_of_duration"].iloc[0] > 0.1
+    with pytest.raises(UsageError, match="unknown option of try_") as error:
+        wb.try_("softmax.py", vs="torch.softmax")
+    assert error.value.hint == "did you mean 'versus'?"
+    assert list(inspect.signature(wb.try_).parameters)[:3] == ["source", "inputs", "outputs"]
+    with pytest.raises(UsageError, match="fix22") as error:
+        ladder.row("fix22")
+    assert error.value.hint == "did you mean 'fix2'?"
 
 
 def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:
     compared: Any = wb.diff("fix4", "fix5", study="attention", project=FIXTURE)
     assert not_none(compared.speedup).ratio == pytest.approx(1.09, abs=0.001)
     assert compared.table().loc["duration", "value_after"] == pytest.approx(11.7, abs=0.05)
-    told = [one.id for one in wb.advise("fix5", study="attention", project=FIXTURE)]
-    assert told[0] == "pipe.tensor/tensor"
     ladder = wb.study("attention", project=FIXTURE).evidence().ladder
     for result in (compared, ladder):
         assert len(repr(result).splitlines()) == 4
     advice = wb.advise("fix5", study="attention", project=FIXTURE)
+    assert next(iter(advice)).id == "pipe.tensor/tensor"
+    assert advice.table().index[0] == "tensor"
+    assert advice.table()["share_of_duration"].iloc[0] > 0.1
     assert repr(advice).startswith("1. tensor cores, fix5.cu:")
     assert repr(wb.study("attention", project=FIXTURE)).startswith("study attention: ")
     references = ladder.table()["verdict"][[one.variant for one in ladder.references]]

@@ -295,28 +295,22 @@ def test_files_that_no_fingerprint_covers_are_named(variant: str, study: Study, 
         assert by_name(variant).finds(error.value.message)
 
 
-def test_whatever_a_module_names_is_in_its_fingerprint(study: Study) -> None:
-    module, table = study.folder / "registers.py", study.folder / "table.bin"
-    table.write_bytes(b"\0\xff\1")
+@pytest.mark.parametrize(
+    ("file", "variant"), [("registers.py", "registers"), ("study.py", "early")]
+)
+def test_whatever_a_file_names_is_in_the_fingerprint(
+    file: str, variant: str, study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the study names is in every one, and so is the harness."""
+    module, table = study.folder / file, study.folder / "table.bin"
     module.write_text(module.read_text() + '\nTABLE = "table.bin"\n')
-    before = Fingerprints(study).at_shape("registers", study.shapes["rows"].parameters)
-    table.write_bytes(b"\0\xff\2")
-    assert Fingerprints(study).at_shape("registers", study.shapes["rows"].parameters) != before
-
-
-def test_files_that_the_study_names_are_in_every_fingerprint(study: Study) -> None:
-    code, weights = study.folder / "study.py", study.folder / "weights.bin"
-    weights.write_bytes(b"1")
-    code.write_text(code.read_text() + '\nWEIGHTS = "weights.bin"\n')
-    before = Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters)
-    weights.write_bytes(b"2")
-    assert Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters) != before
-
-
-def test_the_harness_is_in_every_fingerprint(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters)
+    seen = set()
+    for content in (b"\0\xff\1", b"\0\xff\2"):
+        table.write_bytes(content)
+        seen.add(Fingerprints(study).at_shape(variant, study.shapes["rows"].parameters))
     monkeypatch.setattr("workbench.study.sources.HARNESS", 99)
-    assert Fingerprints(study).at_shape("baseline", study.shapes["rows"].parameters) != before
+    seen.add(Fingerprints(study).at_shape(variant, study.shapes["rows"].parameters))
+    assert len(seen) == 3
 
 
 @pytest.mark.parametrize("line", ["#include HIDDEN", "# include\tCAT(hid, den)"])

@@ -89,7 +89,11 @@ def test_a_ladder_measured_over_ssh_is_the_one_measured_here(
     assert ended(host)
 
 
-def test_ctrl_c_here_ends_the_work_there(host: Host, standin: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_what_ends_here_ends_there(
+    how: signal.Signals, host: Host, standin: Path, tmp_path: Path
+) -> None:
+    """By Ctrl-C, or as when the user's machine goes: the connection ends."""
     root = workspace(tmp_path / "ws")
     fault = standin / "fault-hang-0"
     fault.touch()
@@ -101,23 +105,9 @@ def test_ctrl_c_here_ends_the_work_there(host: Host, standin: Path, tmp_path: Pa
         while fault.exists() and time.monotonic() < last:
             time.sleep(0.1)
         assert workers(host)
-        started.send_signal(signal.SIGINT)
+        started.send_signal(how)
         said = not_none(started.stderr).read()
-    assert started.returncode == 130, said
-    assert ended(host)
-
-
-def test_what_is_killed_here_ends_there(host: Host, standin: Path, tmp_path: Path) -> None:
-    """As when the user's machine goes: the connection ends."""
-    root = workspace(tmp_path / "ws")
-    fault = standin / "fault-hang-0"
-    fault.touch()
-    command = [sys.executable, "-m", "workbench", "check", "fix", "--on", host.on]
-    with subprocess.Popen([*command, "--project", str(root)]) as started:
-        last = time.monotonic() + SECONDS
-        while fault.exists() and time.monotonic() < last:
-            time.sleep(0.1)
-        started.kill()
+    assert started.returncode == (130 if how == signal.SIGINT else -how), said
     assert ended(host)
 
 

@@ -83,11 +83,7 @@ def test_work_is_what_one_call_needs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "names"),
-    [
-        ("transpose", ()),
-        ("softmax", ("cluster",)),
-        ("moe", ("baseline", "fix5[trim=1]", "wgmma")),
-    ],
+    [("transpose", ()), ("softmax", ("cluster",)), ("moe", ("baseline", "fix5[trim=1]", "wgmma"))],
 )
 def test_kernels_compile_without_warnings_and_spills(
     study: str, names: tuple[str, ...], capsys: Capsys
