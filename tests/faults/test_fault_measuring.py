@@ -313,19 +313,9 @@ def test_a_variant_without_a_kernel_costs_only_itself(unseen: set[str], play: Pl
     assert len(tool.jobs) == 1
 
 
-@pytest.mark.parametrize(
-    ("log", "kind"),
-    [
-        ("==ERROR== ERR_NVGPUCTRPERM\n==WARNING== No kernels were profiled.", EnvironmentLacks),
-        ("LibraryNotLoaded\n==WARNING== No kernels were profiled.", EnvironmentLacks),
-        ("==ERROR== Something else", ToolFailed),
-    ],
-)
-def test_an_ncu_that_does_not_work_is_no_fault_of_the_variants(
-    log: str, kind: type[ToolFailed], play: Play
-) -> None:
-    with pytest.raises(kind):
-        play(set(), log)
+def test_an_ncu_that_does_not_work_is_no_fault_of_the_variants(play: Play) -> None:
+    with pytest.raises(EnvironmentLacks):
+        play(set(), "==ERROR== ERR_NVGPUCTRPERM\n==WARNING== No kernels were profiled.")
 
 
 UNKNOWN = (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import both_of, error_of, json_of
+from answers import both_of, json_of
 from property_cases import examples
 from workbench.app import show
 from workbench.cli.main import main
@@ -172,13 +172,6 @@ def test_what_is_measured_outside_a_workspace_says_where_it_goes(
     assert main(["list"]) == 0
     first, *_ = capsys.readouterr().err.splitlines()
     assert "what is measured goes to workbench-evidence" in first
-
-
-def test_every_verb_says_once_that_it_is_the_built_in_study(
-    outside: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for verb in (["list"], ["show", "fix1"]):
-        assert error_of(capsys, *verb, code=0).count(BUILT_IN) == 1, verb
 
 
 INTERRUPTS = """
