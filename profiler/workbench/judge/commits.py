@@ -297,7 +297,7 @@ def judge_change(
         return VariantChange(variant, Move.GONE, finding("commit.gone", "is not there any more"))
     if before is None:
         if broken := after.error or after.wrong:
-            return VariantChange(variant, Move.BROKEN, _broken(_first(broken)))
+            return VariantChange(variant, Move.BROKEN, _broken(broken))
         message = f"was not there before{f'; it {after.lacks}' if after.lacks else ''}"
         return VariantChange(variant, Move.NEW, finding("commit.new", message, text=after.lacks))
     differences = (*compiled(before, after), *counters(before, after, config.gate))
@@ -305,12 +305,13 @@ def judge_change(
         variant, Move.SAME, _same("same_sources"), differences=differences, timed=timed
     )
     if not is_same(before, after) and (broken := after.error or after.wrong):
-        move, why = Move.BROKEN, _broken(_first(broken))
-        if before.error if after.error else before.wrong:  # it is no change, and is not judged
-            text = _first(broken)
-            why = finding("commit.failed_before", f"failed before, too: {text}", text=text)
-            move = Move.CANNOT_TELL
-        return replace(change, verdict=move, why=why, cause=_cause(before, after))
+        change = replace(change, cause=_cause(before, after))
+        failed_before = before.error if after.error else before.wrong
+        if not failed_before:
+            return replace(change, verdict=Move.BROKEN, why=_broken(broken))
+        text = _first(broken)  # it is no change, and is not judged
+        why = finding("commit.failed_before", f"failed before, too: {text}", text=text)
+        return replace(change, verdict=Move.CANNOT_TELL, why=why)
     decided = _by_time(change, config) or _by_counters(change, before, after)
     decided = decided or _by_compiler(change, before, after, config)
     if decided.verdict == Move.SAME and before.method != after.method:
@@ -344,7 +345,8 @@ def with_controls(
     ]
 
 
-def _broken(text: str) -> Finding:
+def _broken(error: str) -> Finding:
+    text = _first(error)
     return finding("commit.broken", text, text=text)
 
 

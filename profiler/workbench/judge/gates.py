@@ -106,14 +106,9 @@ def gate(
     **values: Value | Finding | tuple[Finding, ...] | None,
 ) -> Gate:
     """Make a gate with its finding; ``passed`` is None where there is no evidence for it."""
-    return Gate(name, state_of(passed), finding(code, message, **values))
-
-
-def state_of(passed: bool | None) -> GateState:
-    """The state of a gate that ``passed``; None is open."""
-    if passed is None:
-        return GateState.OPEN
-    return GateState.PASSED if passed else GateState.FAILED
+    state = GateState.PASSED if passed else GateState.FAILED
+    why = finding(code, message, **values)
+    return Gate(name, GateState.OPEN if passed is None else state, why)
 
 
 def not_collected(name: str, *, binding: bool = True) -> Gate:
@@ -288,10 +283,9 @@ def alone_state(alone: Ratio | None, gates: Gates) -> GateState:
     interval spans that, passed where it was not measured.
     """
     least = min(1.0, gates.min_speedup)
-    if alone is None:
+    if alone is None or alone.ends[0] >= least:
         return GateState.PASSED
-    low, high = alone.ends
-    return state_of(True if low >= least else False if high < least else None)
+    return GateState.FAILED if alone.ends[1] < least else GateState.OPEN
 
 
 def faster_gate(
@@ -700,7 +694,7 @@ def clocks_gate(case: Case) -> tuple[Gate, ...]:
         return ()
     if case.clocks is None:
         return (not_collected(CLOCKS),)
-    state = state_of(None if case.clocks.disagree else True)
+    state = GateState.OPEN if case.clocks.disagree else GateState.PASSED
     return (Gate(CLOCKS, state, clocks_finding(case.clocks)),)
 
 
@@ -944,8 +938,8 @@ def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
     if beside is None:
         absent = f"{reference} alone: not collected"
         return gate(INTERFERENCE, None, "interference.not_alone", absent, reference=reference)
-    passed = False if beside.is_disturbed else None if beside.is_off else True
-    return Gate(INTERFERENCE, state_of(passed), beside.said())
+    state = GateState.OPEN if beside.is_off else GateState.PASSED
+    return Gate(INTERFERENCE, GateState.FAILED if beside.is_disturbed else state, beside.said())
 
 
 def referee_gate(
