@@ -28,6 +28,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, judge, ladder_sources
 from workbench.judge.predictions import PredictionOutcome
 from workbench.load import LadderEvidence
+from workbench.render.chart.charts import charts, memory_chart, stall_pair
 from workbench.render.chart.svg import WIDTH, XY, Box, Drawing, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
@@ -46,6 +47,13 @@ def render(found: Ablation, sources: Sources | None = None) -> str:
     sources = sources or Sources()
     document = report(found, sources.diffs)
     return render_page(document, found, sources)
+
+
+def charts_of(found: Ablation) -> list[Drawing]:
+    """Every chart of the page."""
+    steps = [stall_pair(row, found) for row in found.rows]
+    moved = [memory_chart(row, found) for row in found.rows if row.figures]
+    return [*charts(found), *moved, *filter(None, steps)]
 
 
 @lru_cache

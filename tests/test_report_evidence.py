@@ -173,7 +173,7 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     whole = ladder_table(found, Where.PAGE)
     on_page = {text[0]: text for text in three(whole)}
     assert all(on_page[text[0]] == text for text in texts)
-    written = page.Writer({}, {}).blocks([whole])
+    written = page.Writer({}).blocks([whole])
     assert all(svg.escape(text[1]) in written for text in texts)
     (section,) = (b for b in report(found, {}).blocks if isinstance(b, Section) and b.key == LADDER)
     (wide,) = (block for block in section.blocks if isinstance(block, Table))

@@ -30,9 +30,9 @@ from workbench.judge.times import (
 )
 from workbench.render import markdown
 from workbench.render.chart import svg
-from workbench.render.chart.charts import size_rows
-from workbench.render.document.blocks import Chart, words
-from workbench.render.document.phrases import SIZES, caption_of, shape_words
+from workbench.render.chart.charts import CHARTS, SIZES, size_rows
+from workbench.render.document.blocks import Chart
+from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import fine, interval, microseconds
 from workbench.study.model import Shape
 from workbench.study.params import pick_shapes
@@ -146,7 +146,8 @@ def size_lines(over: OverSizes, name: str) -> svg.Drawing:
         for shape, size in over.sizes.items()
     }
     fill = partial(size_rows, rows=rows, base=base.variant)
-    return svg.Drawing(name, f"Time over {over.parameter}", subtitle, fill, *caption_of(SIZES))
+    kind, title = CHARTS[SIZES], f"Time over {over.parameter}"
+    return svg.Drawing(name, kind.alt, kind.caption, title, subtitle, fill)
 
 
 def targets_of(workspace: Workspace, page: Page, case: str) -> list[Target]:
@@ -211,7 +212,7 @@ def section(workspace: Workspace, page: Page) -> tuple[str, Mapping[str, str]]:
         name = f"sizes/{case}"
         charts |= size_lines(each, name=name).files()
         alt = f"Time of {page.study} over {each.parameter}, beside the references: {case}"
-        parts.append(markdown.picture(Chart(name, alt, words(""))))
+        parts.append(markdown.picture(Chart(name, alt, "")))
     return "\n\n".join(parts), charts
 
 

@@ -25,7 +25,7 @@ from workbench.judge.ladder import Ablation
 from workbench.render import answers as ladder_json
 from workbench.render import as_json, markdown, page, terminal
 from workbench.render.chart import svg
-from workbench.render.chart.charts import chart_files, page_charts
+from workbench.render.chart.charts import chart_files
 from workbench.render.document.blocks import (
     Cell,
     Chart,
@@ -106,7 +106,7 @@ def test_blocks_of_every_kind_keep_their_text(text: str) -> None:
     content = (
         Section("s", words(text), (Paragraph(spans), CodeBlock(text, ""))),
         Fold(words(text), (Paragraph(authored(text)),)),
-        Chart("roofline", text, words(text)),
+        Chart("roofline", text, text),
     )
     written = markdown.blocks(content)
     assert_harmless_markdown(written)
@@ -144,7 +144,7 @@ def test_labels_of_charts_are_well_formed(text: str) -> None:
         canvas.sign((0, 0), svg.KEPT, f"{text}.")
         return 10
 
-    drawing = svg.Drawing("times", text, text, fill, text, text)
+    drawing = svg.Drawing("times", text, text, text, text, fill)
     head = svg.Canvas()
     head.wrapped((0, 0), text, svg.TEXT, svg.LINE)
     lines = len(head) + 1
@@ -216,7 +216,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     assert parsed.attributes <= own.attributes
     marks = [
         e
-        for drawing in page_charts(found)
+        for drawing in pages.charts_of(found)
         for width in (svg.WIDTH, svg.PHONE)
         for e in drawing.on(width)
         if "<title>" in e
@@ -250,6 +250,6 @@ def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
 @given(texts)
 def test_attributes_and_elements_of_a_page_hold_what_they_are_given(text: str) -> None:
     section = Section("key", words(text or "x"), (), variant=text or "x")
-    parsed = elements(page.Writer({}, {}).blocks([section]))
+    parsed = elements(page.Writer({}).blocks([section]))
     assert parsed.tags == {"article": 1, "h2": 1}
     assert parsed.attributes == {"id", "class", "data-variant", "tabindex", "aria-labelledby"}

@@ -33,10 +33,9 @@ from workbench.render.chart.charts import (
     chart_files,
     charts,
     fills,
-    page_charts,
     parts,
 )
-from workbench.render.document.variant import step_chart
+from workbench.render.document.phrases import anchor
 from workbench.render.numbers import microseconds, percent
 from workbench.words import Regime
 from workspaces import ROOT
@@ -172,8 +171,8 @@ def test_the_time_of_each_step_stands_beside_its_parent() -> None:
     assert "960 µs" in told
     assert "505 µs, 1.90x" in told
     assert "672" in told  # of 960 µs, 70 % in long scoreboard
-    of_steps = {drawing.name for drawing in page_charts(ablation(3))}
-    assert of_steps >= {step_chart(name) for name in ("fix1", "fix2", "fix3")}
+    of_steps = {drawing.name for drawing in pages.charts_of(ablation(3))}
+    assert of_steps >= {f"stall-time-{anchor(name)}" for name in ("fix1", "fix2", "fix3")}
     assert "stall-time" in of_steps
     nothing = ablation(1, whole=None)
     nothing = with_row(nothing, "fix1", against_parent=None)
@@ -200,7 +199,7 @@ def test_a_stall_reason_has_one_colour_in_every_chart_and_on_the_page() -> None:
     found, _ = pages.recorded()
     data = pages.Outline(pages.recorded_page()).data
     on_page = {each["label"]: each["colour"] for each in data["reasons"]}
-    for drawing in page_charts(found):
+    for drawing in pages.charts_of(found):
         if drawing.name.startswith("stall-time"):
             drawn = pages.elements(drawing)
             for key, word in itertools.pairwise(drawn):

@@ -30,9 +30,8 @@ from workbench.render.chart.charts import memory
 from workbench.render.document.blocks import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report
-from workbench.render.document.limits import GUIDE
+from workbench.render.document.limits import GUIDE, figure_value
 from workbench.render.document.phrases import brief_shape
-from workbench.render.document.variant import figure_value
 from workbench.render.numbers import factor, interval, speed
 from workbench.render.numbers import number as digits
 from workbench.render.page import CODE
@@ -388,7 +387,7 @@ def test_the_memory_chart_has_the_metrics_of_the_report() -> None:
         (row,) = find_metric(report.path, (launch.index,), name)
         return float(str(row.value))
 
-    drawn = svg.Drawing("memory", "", "", partial(memory, name="a", figures=figures))
+    drawn = svg.Drawing("memory", "", "", "", "", partial(memory, name="a", figures=figures))
     for width in (svg.WIDTH, svg.PHONE):
         told = [element.words for element in pages.elements(drawn, "text", width)]
         seconds = 1e-9 * metric("gpu__time_duration.sum")

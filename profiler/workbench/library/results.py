@@ -95,10 +95,7 @@ class Shown(OfRecord):
         raise NotImplementedError
 
     def _repr_html_(self) -> str:
-        content = self._blocks()
-        charts = [block for block in content if isinstance(block, Chart)]
-        drawn = {chart.name: self.plot(chart.name)._repr_html_() for chart in charts}
-        inside = page.Writer(drawn, {}).blocks(content, level=4)
+        inside = page.Writer({}, as_images=True).blocks(self._blocks(), level=4)
         return f'<div class="workbench">{STYLE}\n{inside}\n</div>'
 
     def __repr__(self) -> str:
@@ -134,8 +131,7 @@ class Ablated(Shown, Ablation):
     def _blocks(self) -> Sequence[Block]:
         table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
         head: list[Block] = [Paragraph(answer(self)), table]
-        drawn = [each.block for each in charts(self)]
-        return [*head, *ladder_view.account(self), *warned(warnings(self)), *drawn]
+        return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts(self)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,6 +28,7 @@ from workbench.render.document.blocks import (
     filled,
     label,
     plain,
+    words,
 )
 from workbench.render.numbers import harmless, one_line
 
@@ -148,7 +149,7 @@ def picture(chart: Chart) -> str:
     )
     image = f'  <img alt="{_attribute(chart.alt)}" src="{name}-light.svg">'
     drawn = f"<picture>\n{sources}\n{image}\n</picture>"
-    return f"{drawn}\n\n{paragraph(chart.caption)}" if chart.caption else drawn
+    return f"{drawn}\n\n{paragraph(words(chart.caption))}" if chart.caption else drawn
 
 
 def fold(block: Fold, level: int) -> str:

@@ -33,7 +33,7 @@ from workbench.derive.source_diff import (
 )
 from workbench.judge.ladder import Ablation
 from workbench.render.chart import svg
-from workbench.render.chart.charts import COLOURS, OTHER_FILL, page_charts
+from workbench.render.chart.charts import COLOURS, OTHER_FILL
 from workbench.render.document.blocks import (
     Align,
     Block,
@@ -56,8 +56,9 @@ from workbench.render.document.blocks import (
     words,
 )
 from workbench.render.document.hunks import costs, weight, where
+from workbench.render.document.limits import figure_value
 from workbench.render.document.phrases import brief_shape, kind, table_size
-from workbench.render.document.variant import figure_value, marked
+from workbench.render.document.variant import marked
 from workbench.render.numbers import harmless, percent, with_unit
 from workbench.render.templates import templates
 from workbench.study.sources import VIRTUAL_ROOT
@@ -112,8 +113,7 @@ def render_page(document: Document, ablation: Ablation, sources: Sources) -> str
     listed = [steps_of(section)[0] for section in sections]
     after = 1 + next((n for n, steps in enumerate(listed) if steps), -1)
     keys = {step.variant: step.key for steps in listed for step in steps}
-    charts = {chart.name: chart.inline() for chart in page_charts(ablation)}
-    writer = Writer(charts, keys)
+    writer = Writer(keys)
     nav = [(anchor(section.key), plain(section.title)) for section in sections]
     text = environment.get_template(TEMPLATE).render(
         title=plain(document.title),
@@ -367,12 +367,13 @@ def steps_of(section: Section) -> tuple[list[Section], list[Block]]:
 
 @dataclass(frozen=True)
 class Writer:
-    """``charts`` has each chart as HTML by its name, ``steps`` the key of each step's section by
-    its variant: what names it leads there. Its methods are what the template asks for.
+    """``steps`` has the key of each step's section by its variant: what names it leads there. A
+    page has charts in its own colours; a notebook ``as_images``. Its methods are what the template
+    asks for.
     """
 
-    charts: Mapping[str, str]
     steps: Mapping[str, str]
+    as_images: bool = False
 
     anchor = staticmethod(anchor)
     filled = staticmethod(filled)
@@ -385,7 +386,7 @@ class Writer:
 
     @cached_property
     def without_steps(self) -> Writer:
-        return Writer({}, {})
+        return Writer({})
 
     def href(self, span: Span) -> str:
         """Only to places on the page and to the web: a file beside the report may not be there."""
@@ -396,7 +397,9 @@ class Writer:
         return href if href.startswith(("https://", "http://")) else ""
 
     def chart(self, block: Chart) -> Markup:
-        return Markup(self.charts.get(block.name, ""))
+        if not isinstance(block, svg.Drawing):
+            return Markup()
+        return Markup(block._repr_html_() if self.as_images else block.inline())
 
     def is_diff(self, block: Fold) -> bool:
         """A fold that is there for a diff alone is open: where there is room, it is read."""

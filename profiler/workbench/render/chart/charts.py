@@ -17,10 +17,9 @@ from workbench.render.chart import svg
 from workbench.render.chart.roofline import roofline
 from workbench.render.chart.sm_rows import timeline_chart
 from workbench.render.chart.svg import Drawing
-from workbench.render.document.limits import stall_words
+from workbench.render.document.limits import figure_text, stall_words
 from workbench.render.document.phrases import (
-    SIZES,
-    caption_of,
+    anchor,
     compared,
     parent_of,
     shape_name,
@@ -28,10 +27,10 @@ from workbench.render.document.phrases import (
     table_size,
     verdict,
 )
-from workbench.render.document.variant import figure_text, memory_of, step_chart, timeline_of
 from workbench.render.numbers import factor, microseconds, number, speed
 from workbench.words import Verdict
 
+SIZES = "sizes"
 MEMORY = (
     "Bytes between the levels, and over the duration under ncu; an arrow is as wide as its rate."
 )
@@ -39,43 +38,45 @@ MEMORY = (
 
 def chart(name: str, ablation: Ablation) -> Drawing:
     """Return one of ``CHARTS``."""
-    fill, title, about = CHARTS[name]
-    captions = caption_of(name, ablation.base)
-    filled = partial(fill, ablation=ablation)
+    kind, level = CHARTS[name], ablation.base.upper()
+    alt, caption = kind.alt.format(level=level), kind.caption.format(level=level)
     where = f"{ablation.study}, {ablation.gpu}" if name == SIZES else _where(ablation)
-    return Drawing(name, title, f"{where}; {about}", filled, *captions)
+    fill = partial(kind.fill, ablation=ablation)
+    return Drawing(name, alt, caption, kind.title, f"{where}; {kind.about}", fill)
 
 
 def charts(ablation: Ablation) -> list[Drawing]:
-    """Return all; without a roofline where the problem needs no arithmetic, and without sizes where
-    there is one.
+    """Return those with files; without a roofline where the problem needs no arithmetic, and
+    without sizes where there is one.
     """
     absent = ["roofline"] * ablation.moves_only + [SIZES] * (not ablation.has_sizes)
     drawn = [chart(name, ablation) for name in CHARTS if name not in absent]
-    return [*drawn, *(_timeline(row, ablation) for row in ablation.rows if row.timeline)]
+    return [*drawn, *(timeline(row, ablation) for row in ablation.rows if row.timeline)]
 
 
-def _timeline(row: Row, ablation: Ablation) -> Drawing:
+def timeline(row: Row, ablation: Ablation) -> Drawing:
+    """Return when the warps of a step ran, beside its parent's."""
     calls = {parent_of(row): row.parent_timeline, row.variant: row.timeline}
     sides = {name: call for name, call in calls.items() if call}
-    return timeline_chart(timeline_of(row.variant), f"{_where(ablation)}; µs while traced", sides)
+    name = f"timeline-{anchor(row.variant)}"
+    return timeline_chart(name, f"{_where(ablation)}; µs while traced", sides)
 
 
-def page_charts(ablation: Ablation) -> list[Drawing]:
-    """Return those of the report, and the stall time and the memory chart of each step."""
-    about, drawn = f"{_where(ablation)}; µs under ncu", charts(ablation)
-    for row in ablation.rows:
-        name = row.variant
-        if shown := pair(row.against_parent, compared(row, ablation)):
-            alt = (
-                f"Stall time under ncu: {', '.join(f'{bar.name} {bar.words}' for bar in shown[0])}"
-            )
-            title, fill = "Stall time before and after", partial(draw, shown=shown)
-            drawn.append(Drawing(step_chart(name), title, about, fill, alt))
-        if row.figures:
-            alt, fill = f"Memory chart of {name}", partial(memory, name=name, figures=row.figures)
-            drawn.append(Drawing(memory_of(name), "Memory chart", about, fill, alt, MEMORY))
-    return drawn
+def stall_pair(row: Row, ablation: Ablation) -> Drawing | None:
+    """Return the stall time of a step beside its parent's, where there are samples."""
+    if not (shown := pair(row.against_parent, compared(row, ablation))):
+        return None
+    alt = f"Stall time under ncu: {', '.join(f'{bar.name} {bar.words}' for bar in shown[0])}"
+    name, title = f"stall-time-{anchor(row.variant)}", "Stall time before and after"
+    about, fill = f"{_where(ablation)}; µs under ncu", partial(draw, shown=shown)
+    return Drawing(name, alt, "", title, about, fill)
+
+
+def memory_chart(row: Row, ablation: Ablation) -> Drawing:
+    """Return what a variant moves, by the figures of its capture."""
+    alt, about = f"Memory chart of {row.variant}", f"{_where(ablation)}; µs under ncu"
+    fill = partial(memory, name=row.variant, figures=row.figures)
+    return Drawing(f"memory-{anchor(row.variant)}", alt, MEMORY, "Memory chart", about, fill)
 
 
 def chart_files(ablation: Ablation) -> dict[str, str]:
@@ -379,14 +380,52 @@ def stacked(
             canvas.text(middle, text, NUMBER, svg.ink_on(fill[name]), "middle")
 
 
-# What draws each and returns where it ends, its title, and what it is about.
-CHARTS: Mapping[str, tuple[Callable[..., float], str, str]] = {
-    SIZES: (over_sizes, "Time over size", "times at each size, relative to the best variant's"),
-    "times": (step_times, "Time by variant", "µs per call, logarithmic"),
-    "roofline": (roofline, "Roofline", "required work over the time under ncu"),
-    "stall-time": (
+class Kind(NamedTuple):
+    """A chart of a ladder: what draws it, its words, and what they are about."""
+
+    fill: Callable[..., float]
+    title: str
+    about: str
+    alt: str
+    caption: str
+
+
+CHARTS: Mapping[str, Kind] = {
+    SIZES: Kind(
+        over_sizes,
+        "Time over size",
+        "times at each size, relative to the best variant's",
+        "Time of the best variant and of the references at each size.",
+        "A row is a size, with the best variant's time. A mark is a time there as a multiple of "
+        "that one: right of 1x it is slower. Times are per call, between two other kernels.",
+    ),
+    "times": Kind(
+        step_times,
+        "Time by variant",
+        "µs per call, logarithmic",
+        "Time per call of each variant, baseline to fastest, on a logarithmic axis.",
+        "Each variant changes the one above it. Dashed lines are references. An open mark is a "
+        "variant that was not kept at this size. Times are per call inside a CUDA graph, between "
+        "two other kernels: one writes the inputs, one reads the output.",
+    ),
+    "roofline": Kind(
+        roofline,
+        "Roofline",
+        "required work over the time under ncu",
+        "Roofline over {level}: the work that the problem needs, over the time and the bytes "
+        "moved.",
+        "Height is the FLOP that the problem needs over the time under ncu: it ranks the kernels. "
+        "Work that a kernel does twice, or for nothing, does not count. The slope is what {level} "
+        "can feed; the flat lines are what each kind of arithmetic can compute, at the clocks of "
+        "one capture. A percentage is of the roof over the point.",
+    ),
+    "stall-time": Kind(
         stall_time,
         "Stall time by variant",
         "µs under ncu, each variant beside its parent and on its scale",
+        "Time under ncu by stall reason, each variant beside its parent.",
+        "Each pair is on the scale of its parent: compare lengths within a pair only. A colour is "
+        "its share of the warp state samples times the duration under ncu. Without that stall, "
+        "less than its length would be saved.",
     ),
 }

@@ -22,7 +22,7 @@ def timeline_chart(name: str, about: str, sides: Mapping[str, CallTimeline]) -> 
     """Return the timelines of calls by name, one under the other."""
     spans = [f"{side} {microseconds(call.span_us)}" for side, call in sides.items()]
     alt, fill = f"Warps on each SM over time: {', '.join(spans)}", partial(draw, sides=sides)
-    return svg.Drawing(name, "Timeline of the warps", about, fill, alt, CAPTION)
+    return svg.Drawing(name, alt, CAPTION, "Timeline of the warps", about, fill)
 
 
 def draw(canvas: svg.Canvas, sides: Mapping[str, CallTimeline]) -> float:

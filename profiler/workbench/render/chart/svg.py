@@ -18,7 +18,7 @@ import markupsafe
 
 from workbench.derive.figures import added
 from workbench.judge.ladder import Row
-from workbench.render.document.blocks import Chart, Marking, words
+from workbench.render.document.blocks import Chart, Marking
 from workbench.render.document.phrases import kind, reason
 from workbench.render.numbers import harmless
 from workbench.words import ABSENT
@@ -362,22 +362,14 @@ class Canvas(list[str]):
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A chart. ``title`` and ``subtitle`` stand over it in a file; ``fill`` draws it and returns
-    where it ends; ``alt`` describes it, ``caption`` says how to read it.
+class Drawing(Chart):
+    """``title`` and ``subtitle`` stand over it in a file; ``fill`` draws it and returns where it
+    ends.
     """
 
-    name: str
     title: str
     subtitle: str
     fill: Callable[[Canvas], float]
-    alt: str = ""
-    caption: str = ""
-
-    @property
-    def block(self) -> Chart:
-        """Return its place in a document."""
-        return Chart(self.name, self.alt, words(self.caption))
 
     def on(self, width: float = WIDTH) -> Canvas:
         """Return the chart without its title."""

@@ -123,13 +123,13 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart (see ``render.chart``) by its name; ``alt`` says what it shows, ``caption`` how to
-    read it.
+    """A chart (``render.chart.svg.Drawing`` draws it); ``alt`` says what it shows, ``caption`` how
+    to read it.
     """
 
     name: str
     alt: str
-    caption: Text = ()
+    caption: str
 
 
 @dataclass(frozen=True)

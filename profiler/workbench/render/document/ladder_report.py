@@ -11,6 +11,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from workbench.derive.code_diff import sizes_and_summary
@@ -24,6 +25,7 @@ from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.times import TimingFacts
+from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, hunks, limits, timings, variant, warp_times
 from workbench.render.document import phrases as said
@@ -56,9 +58,8 @@ from workbench.render.document.blocks import (
 from workbench.render.document.ladder_view import sizes_table
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
-    SIZES,
+    anchor,
     brief_shape,
-    caption_of,
     compared,
     has_same_speed,
     judged,
@@ -72,7 +73,6 @@ from workbench.render.document.phrases import (
     verdict,
     verdict_words,
 )
-from workbench.render.document.variant import anchor
 from workbench.render.numbers import (
     clip,
     count,
@@ -206,9 +206,9 @@ def _ladder(ablation: Ablation) -> list[Block]:
 
 
 def _chart(name: str, ablation: Ablation) -> Chart:
+    drawn = chart(name, ablation)
     of_what = f"Of {ablation.study}, {table_size(ablation)}, on {ablation.gpu}."
-    alt, caption = caption_of(name, ablation.base)
-    return Chart(name, f"{alt} {of_what}", words(caption))
+    return replace(drawn, alt=f"{drawn.alt} {of_what}")
 
 
 def _limits(ablation: Ablation) -> tuple[Block, ...]:
@@ -450,32 +450,28 @@ def change(
     head = f": {short_change(row)}, {took} ({interval(over)}){where}"
     changed = line(strong("Changed."), " ", authored(row.step.key_change), ".")
     blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
-    blocks += [*_why(row, ablation), *_sizes(row, ablation), *_timeline(row)]
+    blocks += [*_why(row, ablation), *_sizes(row, ablation), *_timeline(row, ablation)]
     if page:
-        blocks += [*_lesson(row), *_charts(row), variant.diff(row, changes)]
+        blocks += [*_lesson(row), *_charts(row, ablation), variant.diff(row, changes)]
         blocks.append(variant.details(row, here, where))
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
         blocks += [*_predicted(row), *_lesson(row)]
     title, name = words(row.variant + head), row.variant
-    return Section(variant.anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
+    return Section(anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
 
 
-def _timeline(row: Row) -> Iterator[Block]:
+def _timeline(row: Row, ablation: Ablation) -> Iterator[Block]:
     if row.timeline:
-        beside = f" beside {parent_of(row)}" if row.parent_timeline else ""
-        alt = f"Timeline of the warps of {row.variant}{beside}."
-        yield Chart(variant.timeline_of(row.variant), alt, words(warp_times.CAPTION))
+        yield timeline(row, ablation)
         yield from warp_times.timeline(row.timeline, row.time)
 
 
-def _charts(row: Row) -> Iterator[Block]:
-    if row.against_parent is not None and row.against_parent.stall_microseconds:
-        alt = f"Stall time of {row.variant} beside {parent_of(row)}, under ncu."
-        yield Chart(variant.step_chart(row.variant), alt)
+def _charts(row: Row, ablation: Ablation) -> Iterator[Block]:
+    if stalled := stall_pair(row, ablation):
+        yield stalled
     if row.figures:
-        chart = Chart(variant.memory_of(row.variant), f"What {row.variant} moves, under ncu.")
-        yield Fold(words("Memory chart"), (chart,))
+        yield Fold(words("Memory chart"), (memory_chart(row, ablation),))
 
 
 def _ruling(row: Row, ablation: Ablation) -> Iterator[str | Text]:

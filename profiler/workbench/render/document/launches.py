@@ -317,7 +317,7 @@ def _is_zero(key: str, side: Figures) -> bool:
 
 
 def _value(figure: Figure | None) -> str:
-    return variant.figure_value(figure) if figure else ABSENT
+    return limits.figure_value(figure) if figure else ABSENT
 
 
 def _figure_factor(before: Figure | None, after: Figure | None) -> str:

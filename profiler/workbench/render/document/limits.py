@@ -40,7 +40,18 @@ from workbench.render.document.blocks import (
     strong,
     table,
 )
-from workbench.render.numbers import factor, number, percent, signed, times, with_unit, within
+from workbench.render.numbers import (
+    factor,
+    number,
+    percent,
+    quantity,
+    signed,
+    times,
+    unit_shown,
+    with_unit,
+    within,
+)
+from workbench.words import ABSENT
 
 SCOPES = {"global": "of the runtime", "local": "of the part that the rule covers"}
 
@@ -143,6 +154,23 @@ def share(value: float, error: float | None) -> str:
     if error is None or 100 * error < LEAST:
         return percent(value)
     return f"{100 * value:.1f} ± {100 * error:.1f} %"
+
+
+def figure_value(figure: Figure) -> str:
+    """A figure without its unit; a share that cannot be has a mark."""
+    text = quantity(figure.value, figure.unit)
+    return f"{text} *" if impossible(figure) else text
+
+
+def figure_text(figure: Figure | None) -> str:
+    return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
+
+
+def impossible(figure: Figure | None) -> bool:
+    return figure is not None and figure.unit == "%" and figure.value >= 100.5
+
+
+IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
 
 
 def share_of(value: float, figures: Mapping[str, Figure]) -> str:

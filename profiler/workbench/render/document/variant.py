@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,13 @@ from workbench.render.document.blocks import (
     table,
     words,
 )
-from workbench.render.document.limits import share_of, stall_words
+from workbench.render.document.limits import (
+    IMPOSSIBLE,
+    figure_value,
+    impossible,
+    share_of,
+    stall_words,
+)
 from workbench.render.document.phrases import (
     call_of,
     gate_name,
@@ -48,7 +53,7 @@ from workbench.render.document.phrases import (
     parent_of,
     verdict_words,
 )
-from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown, with_unit
+from workbench.render.numbers import factor, interval, ratio, unit_shown, with_unit
 from workbench.words import ABSENT, GateState
 
 if TYPE_CHECKING:
@@ -82,23 +87,6 @@ Known = tuple[str, Figure | None]  # a figure by its id, None where it was not c
 def _value(pair: Known) -> Content:
     figure = pair[1]
     return figure_cell(figure.value, figure_value(figure)) if figure else ABSENT
-
-
-def figure_value(figure: Figure) -> str:
-    """A figure without its unit; a share that cannot be has a mark."""
-    text = quantity(figure.value, figure.unit)
-    return f"{text} *" if impossible(figure) else text
-
-
-def figure_text(figure: Figure | None) -> str:
-    return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
-
-
-def impossible(figure: Figure | None) -> bool:
-    return figure is not None and figure.unit == "%" and figure.value >= 100.5
-
-
-IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
 
 
 FIGURES: list[Field[Known]] = [
@@ -251,25 +239,6 @@ def written(outcome: PredictionOutcome) -> str:
     return (
         f"{outcome.written}; restates {outcome.restates}" if outcome.restates else outcome.written
     )
-
-
-def anchor(variant: str) -> str:
-    return "step-" + re.sub(r"[^a-z0-9]+", "-", variant.lower()).strip("-")
-
-
-def memory_of(variant: str) -> str:
-    """The name of the chart of what it moves."""
-    return f"memory-{anchor(variant)}"
-
-
-def step_chart(variant: str) -> str:
-    """The name of the chart of its stall time."""
-    return f"stall-time-{anchor(variant)}"
-
-
-def timeline_of(variant: str) -> str:
-    """The name of the chart of when its warps ran."""
-    return f"timeline-{anchor(variant)}"
 
 
 def details(row: Row, here: Row, where: str) -> Fold:
