@@ -16,7 +16,7 @@ from workbench.render import markdown
 from workbench.render.chart.charts import chart
 from workbench.render.chart.roofline import NO_ARITHMETIC
 from workbench.render.document import launches
-from workbench.render.document.blocks import Table, plain
+from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_report import summary
 from workbench.study.model import Work
 from workspaces import (
@@ -24,7 +24,6 @@ from workspaces import (
     FLUSHED,
     SHOWN,
     YOUNGER,
-    output_of,
     recorded_capture,
     recorded_range,
 )
@@ -246,24 +245,11 @@ def test_l1_gets_no_less_than_l2_is_asked_for(variant: str) -> None:
     assert 0 < asked <= 1.05 * got
 
 
-def test_show_and_diff_have_it_as_a_table() -> None:
-    shown = output_of("show fix7")
-    assert "| L2 to L1, bulk copies (TMA) " in shown
-    assert "l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum" in shown
-    compared = output_of("diff fix6 fix7")
-    assert "| L2 to L1, bulk copies (TMA) (MB) " in compared
-    assert "Local loads through L1" not in compared  # nothing on either side
-
-
 def test_a_diff_tells_what_was_not_collected_from_what_stayed_at_zero() -> None:
-    zero = Figure("local_read", "Local loads through L1", 0.0, "MB", "m")
-    (shown,) = launches.memory(("a", "b"), {"local_read": zero}, {}).blocks
-    assert isinstance(shown, Table)
+    zero = Figure("local_loads", "Local loads", 0.0, "inst", "m")
+    shown = launches.figure_pairs(("a", "b"), {"local_loads": zero}, {})
     rows = {
         row.key: [plain(row.cells[side].text) for side in ("before", "after")] for row in shown.rows
     }
-    assert rows["local_read"] == ["0", "not collected"]
-    assert rows["local_write"] == ["not collected", "not collected"]
-    (shown,) = launches.memory(("a", "b"), {"local_read": zero}, {"local_read": zero}).blocks
-    assert isinstance(shown, Table)
-    assert "local_read" not in {row.key for row in shown.rows}
+    assert rows["local_loads"] == ["0", "not collected"]
+    assert rows["dram_read"] == ["not collected", "not collected"]

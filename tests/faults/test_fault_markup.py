@@ -113,7 +113,7 @@ def test_blocks_of_every_kind_keep_their_text(text: str) -> None:
     assert written.count("</details>") >= 1
     steady = io.StringIO()
     console = Console(file=steady, force_terminal=True, color_system="standard", width=80)
-    terminal.write(content, console, wide=True)
+    terminal.write(content, console)
     assert not steering(STYLE.sub("", steady.getvalue()))
 
 
@@ -242,7 +242,7 @@ def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
     assert_harmless_markdown(markdown.blocks(report(found, sources.diffs).blocks))
     assert_every_output_harmless(found, pages.render(found, sources))
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=120)
-    terminal.write(report(found, sources.diffs).blocks, console, wide=True)
+    terminal.write(report(found, sources.diffs).blocks, console)
     assert not steering(STYLE.sub("", console.file.getvalue()))  # type: ignore[attr-defined]
 
 

@@ -198,7 +198,7 @@ def run(x):
     return x
 """
     make(tmp_path, {"baseline": GOOD, "a": GOOD, "b": GOOD}, {"many": module})
-    assert main(["build", "many", "--markdown", "--wide", "--project", str(tmp_path)]) == 0
+    assert main(["build", "many", "--markdown", "--project", str(tmp_path)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| many")]
     assert len(set(lines)) == len(lines) == 4
     for text in ("a.cu", "b.cu", "D=1", "D=2"):
@@ -211,7 +211,7 @@ def test_shared_memory_of_a_build_is_said_to_be_static(
     tmp_path: Path, builds_here: None, capsys: Capture
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
-    assert "static shared B" in text_of(capsys, "build", "--markdown", "--wide", project=tmp_path)
+    assert "static shared B" in text_of(capsys, "build", "--markdown", project=tmp_path)
 
 
 # ---- the compiler's gate -----------------------------------------------------------------

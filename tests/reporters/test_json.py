@@ -216,9 +216,7 @@ def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
     page = (folder / "report.html").read_text()
     ladder = wb.study("transpose", project=FIXTURE).evidence().ladder
     screen = io.StringIO()
-    terminal.write(
-        document.screen(ladder), Console(file=screen, width=300, color_system=None), wide=True
-    )
+    terminal.write(document.screen(ladder), Console(file=screen, width=300, color_system=None))
     found = {
         Where.SCREEN: f"{screen.getvalue()} {printed('ablate')}",
         Where.REPORT: f"{(folder / 'OPTIMIZATION_REPORT.md').read_text()} {page}",
@@ -275,20 +273,11 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
     text = io.StringIO()
     out = Console(file=text, width=width, color_system=None)
     terminal.write([ladder_table(ablation(12))], out)
-    shown, _, _ = text.getvalue().partition("more with --wide")
+    shown, _, _ = text.getvalue().partition("more with --markdown")
     lines = shown.splitlines()
     assert max(map(len, lines)) <= width
     # A row a line: nothing wraps.
     assert sum(line.startswith(("fix", "baseline", "sdpa")) for line in lines) == 17
-
-
-def test_wide_cuts_nothing_whatever_the_terminal() -> None:
-    text = io.StringIO()
-    out = Console(file=text, width=60, color_system=None)
-    terminal.write([ladder_table(ablation(3))], out, wide=True)
-    assert "…" not in text.getvalue()
-    assert "1.90x [1.88, 1.92]" in text.getvalue()
-    assert out.width == 60
 
 
 def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
@@ -303,9 +292,9 @@ def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
         "verdict",
         "key_change",
     ]
-    wide = [each.column.key for each in terminal.fitted(shown, 300)[0]]
-    assert set(wide) == {column.key for column in shown.columns}
-    assert all(each.width == each.full for each in terminal.fitted(shown, None)[0])
+    wide = terminal.fitted(shown, 300)[0]
+    assert {each.column.key for each in wide} == {column.key for column in shown.columns}
+    assert all(each.width == each.full for each in wide)
 
 
 def test_what_could_steer_a_terminal_is_spelt_out_in_a_table() -> None:

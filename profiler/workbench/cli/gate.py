@@ -31,7 +31,7 @@ def run(options: GateOptions) -> int:
 def finish(changes: Sequence[VariantChange]) -> int:
     if any(change.is_bad for change in changes):
         note("error: " + ", ".join(f"{c.variant} is {c.verdict}" for c in changes if c.is_bad))
-        note("hint: add --wide to see all that moved")
+        note("hint: add --json to see all that moved")
         return GateFailed.exit_code
     open_ = [change for change in changes if change.verdict == Move.CANNOT_TELL]
     if any(change.cause == Cause.METHOD for change in open_):

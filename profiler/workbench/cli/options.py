@@ -91,8 +91,7 @@ def argument(metavar: str, help: str, *, default: Any = MISSING, **more: Any) ->
 class Printed:
     """Options for the printed result."""
 
-    wide: bool = flag("--wide", "Print all columns and rows.")
-    markdown: bool = flag("--markdown", "Print Markdown, as when piped.")
+    markdown: bool = flag("--markdown", "Print Markdown with all columns, as when piped.")
     json: Json = False
 
 

@@ -48,15 +48,17 @@ KINDS: Mapping[Marking, str] = {
 }
 
 
-def write(blocks: Iterable[Block], console: Console, *, wide: bool = False) -> None:
-    """A blank line between blocks. ``wide`` shows all columns and what is folded away."""
+def write(blocks: Iterable[Block], console: Console) -> None:
+    """A blank line between blocks."""
     for index, block in enumerate(blocks):
         if index:
             console.print()
-        _write(block, console, wide)
+        _write(block, console)
 
 
-def _write(block: Block, console: Console, wide: bool) -> None:
+def _write(block: Block, console: Console) -> None:
+    from rich.text import Text as Styled
+
     match block:
         case Paragraph():
             console.print(styled(block.text))
@@ -70,38 +72,18 @@ def _write(block: Block, console: Console, wide: bool) -> None:
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
         case LinesBlock():
-            _source(block, console, wide)
+            for pieces in block.lines(console.width):
+                safe = [(printable(text), style) for text, style in pieces]
+                console.print(Styled.assemble(*safe), soft_wrap=True)
         case Table():
-            _table(filled(block), console, wide)
-        case Fold() if not wide:
-            console.print(_more(plain(block.summary)))
+            console.print(*drawn(filled(block), console.width), sep="\n")
         case Section(title=title, blocks=inside) | Fold(summary=title, blocks=inside):
             if title:
                 console.print(styled(title, "bold"))
                 console.print()
-            write(inside, console, wide=wide)
+            write(inside, console)
         case _:  # charts, and diffs, which have a writer of their own
             pass
-
-
-def _source(block: LinesBlock, console: Console, wide: bool) -> None:
-    """Lines cut to the width of the terminal, unless all of them is wanted."""
-    from rich.text import Text as Styled
-
-    for line in block.lines(None if wide else console.width):
-        safe = [(printable(text), style) for text, style in line]
-        console.print(Styled.assemble(*safe), soft_wrap=True)
-
-
-def _table(table: Table, console: Console, wide: bool) -> None:
-    """``wide`` is as wide as it is, whatever the terminal: Rich would squeeze it."""
-    if not wide:
-        console.print(*drawn(table, console.width), sep="\n")
-    else:
-        width, whole = console.width, sum(each.width + GAP for each in fitted(table, None)[0])
-        console.width = max(width, whole)
-        console.print(*drawn(table, None), soft_wrap=True)
-        console.width = width
 
 
 def styled(text: Text, style: str = "") -> Styled:
@@ -112,10 +94,6 @@ def styled(text: Text, style: str = "") -> Styled:
         looks = (("cyan", span.code), ("bold", span.strong), ("italic", span.em))
         shown.append(printable(span.text), " ".join(name for name, on in looks if on) or None)
     return shown
-
-
-def _more(what: str) -> Styled:
-    return styled(words(f"more with --wide: {what}"), "dim")
 
 
 def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
@@ -146,8 +124,8 @@ class Fitted:
         return self.width >= self.full > self.natural
 
 
-def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
-    """The table with the columns that fit into ``width``, None for all of them."""
+def drawn(table: Table, width: int) -> Iterator[RenderableType]:
+    """The table with the columns that fit into ``width``."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Drawn
 
@@ -173,7 +151,7 @@ def drawn(table: Table, width: int | None) -> Iterator[RenderableType]:
     yield shown
     kept = [each.column for each in columns]
     if left := [label(column, notes=False) for column in table.columns if column not in kept]:
-        yield _more(", ".join(left))
+        yield styled(words(f"more with --markdown: {', '.join(left)}"), "dim")
 
 
 def _cell(row: TableRow, shown: Fitted, *, first: bool) -> Styled:
@@ -197,17 +175,13 @@ def _cell(row: TableRow, shown: Fitted, *, first: bool) -> Styled:
     return text
 
 
-def fitted(table: Table, width: int | None) -> tuple[list[Fitted], int]:
+def fitted(table: Table, width: int) -> tuple[list[Fitted], int]:
     """The columns that fit, in their order, and the cells between them.
 
     Columns are taken by rank while their least widths fit. The room that is left goes, by rank, to
     short texts, then to whole texts and to notes. A smaller gap comes before a text that is cut.
     """
     every = [_sizes(table, column) for column in table.columns]
-    if width is None:
-        for each in every:
-            each.width = each.full
-        return every, GAP
     kept: list[Fitted] = []
     for each in sorted(every, key=lambda each: each.column.rank):
         if kept and sum(c.least for c in kept) + each.least + GAP * len(kept) > width:

@@ -45,9 +45,8 @@ def frame(result: Ablation | Iterable[Ablation], note: Callable[[str], None]) ->
 def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[Block]:
     """A screen, or all rows and columns, of each shape."""
     if isinstance(result, Ablation):
-        show_all = options.all_ or options.wide
         named = options.fixes or []
-        yield from ladder_view.whole(result) if show_all else ladder_view.screen(result, named)
+        yield from ladder_view.whole(result) if options.all_ else ladder_view.screen(result, named)
         return
     for each in result:
         yield from blocks(each, options)

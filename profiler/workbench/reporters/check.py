@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from workbench.app.outcomes import CheckedStudy, CheckRow
 from workbench.render import brief as in_short
@@ -64,23 +63,9 @@ def _check(row: CheckRow) -> dict[str, object]:
     return shown
 
 
-def blocks(result: CheckedStudy, options: Any) -> list[Block]:
+def blocks(result: CheckedStudy, _: object) -> list[Block]:
     head = [paragraph(result.origin)] if result.origin else []
-    return [*head, checks(result.checks, wide=options.wide)]
-
-
-CHECKED: list[Field[CheckRow]] = [
-    field("variant", "variant", lambda c: c.variant),
-    field("shape", "shape", lambda c: c.shape),
-    field("status", "result", lambda c: c.status),
-    numeric("error", "max error", lambda c: figure_cell(c.max_abs)),
-    numeric("bound", "allowed", lambda c: number(c.bound), rank=1),
-    numeric("relative", "relative", lambda c: figure_cell(c.relative), rank=1),
-    numeric("relative_bound", "allowed", lambda c: number(c.relative_bound), rank=1),
-    numeric("times", "error ÷ reference's", lambda c: _times(c), rank=1),
-    field("kind", "inputs", lambda c: c.kind or NONE, rank=3),
-    field("why", "why", lambda c: c.why, rank=2),
-]
+    return [*head, checks(result.checks)]
 
 
 @dataclass(frozen=True)
@@ -133,10 +118,8 @@ SUMMARY: list[Field[VariantChecks]] = [
 ]
 
 
-def checks(rows: Sequence[CheckRow], *, wide: bool) -> Table:
-    """One row a variant, or ``wide`` one a variant and shape."""
-    if wide:
-        return table("checks", CHECKED, rows, key=lambda c: c.variant, kind=lambda c: _kind([c]))
+def checks(rows: Sequence[CheckRow]) -> Table:
+    """One row a variant."""
     groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in rows).items()]
     return table("checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks))
 

@@ -87,7 +87,7 @@ def blocks(
     result: PairResult | ReportPairResult | MachineCodeResult, options: Any
 ) -> Iterator[Block]:
     if isinstance(result, MachineCodeResult):
-        yield from code_blocks(result, options)
+        yield from code_blocks(result)
         return
     if isinstance(result, ReportPairResult):
         yield from _reports(result, options)
@@ -133,7 +133,7 @@ def _source(
     yield LinesBlock(lambda width: hunks.diff(changes, names, width, paths))
 
 
-KINDS, HUNKS = 12, 8  # shown where not all are asked for
+KINDS, HUNKS = 12, 8  # the most that are shown
 # In a hunk of so many rows, more than four that cost less than the share are one line.
 LONG, FOLDED, SHOWN_SHARE = 24, 4, 0.005
 
@@ -156,57 +156,57 @@ COUNTED: list[Field[KindCount]] = [
 ]
 
 
-def code_blocks(result: MachineCodeResult, options: Any) -> Iterator[Block]:
+def code_blocks(result: MachineCodeResult) -> Iterator[Block]:
     title = strong(f"machine code of {result.before} → {result.after}")
     yield paragraph(title, f" ({result.origin})")
     if len(result.kernels) == 1:
-        yield from _kernel(result.kernels[0], options.wide)
+        yield from _kernel(result.kernels[0])
         return
     for kernel in result.kernels:
-        yield Section("kernel", code(kernel.kernel), tuple(_kernel(kernel, options.wide)))
+        yield Section("kernel", code(kernel.kernel), tuple(_kernel(kernel)))
     for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
         if kernels:
             yield paragraph(f"only in {name}: {', '.join(kernels)}")
 
 
-def _kernel(kernel: KernelCode, wide: bool) -> Iterator[Block]:
+def _kernel(kernel: KernelCode) -> Iterator[Block]:
     diff = kernel.diff
     yield paragraph(strong(diff.sentence()))
     if diff.is_same:
         return
     yield paragraph(diff.in_words())
-    kinds = [k for k in diff.kinds if k.difference or (wide and k.before)]
+    kinds = [k for k in diff.kinds if k.difference]
     if kinds:
         has_costs = any(kind.executed_before is not None for kind in diff.kinds)
         fields = [*STATIC, *(COUNTED if has_costs else ())]
-        yield table("kinds", fields, kinds if wide else kinds[:KINDS], key=lambda k: k.kind)
+        yield table("kinds", fields, kinds[:KINDS], key=lambda k: k.kind)
     if diff.hunks:
-        yield LinesBlock(lambda width: _hunks(diff, None if wide else HUNKS, width))
+        yield LinesBlock(lambda width: _hunks(diff, width))
 
 
-def _hunks(diff: CodeDiff, most: int | None, width: int | None) -> Iterator[Pieces]:
+def _hunks(diff: CodeDiff, width: int | None) -> Iterator[Pieces]:
     """The costliest first; without costs, in the order of the code."""
     hunks = sorted(diff.hunks, key=lambda hunk: -max(time or 0.0 for time in _times(hunk)))
-    for hunk in hunks[:most]:
+    for hunk in hunks[:HUNKS]:
         yield [("", "")]
         sides = (f"{shown(time, number)}" for time in _times(hunk))
         yield [(clip(f"{_place(hunk)}: stall time {' → '.join(sides)} µs", width), "bold")]
-        for rows in _parts(hunk, whole=most is None):
+        for rows in _parts(hunk):
             if len(rows) > 1:
                 yield [(clip(f"{'':19}{_folded(rows)}", width), "dim")]
             else:
                 yield from (pieces for row in rows for pieces in _lines(row, width))
-    if most is not None and len(hunks) > most:
-        yield [(f"{len(hunks) - most} more places changed: --wide shows all", "dim")]
+    if len(hunks) > HUNKS:
+        yield [(f"{len(hunks) - HUNKS} more places changed: --json shows all", "dim")]
 
 
-def _parts(hunk: Sequence[CodeRow], *, whole: bool) -> Iterator[Sequence[CodeRow]]:
+def _parts(hunk: Sequence[CodeRow]) -> Iterator[Sequence[CodeRow]]:
     """Single rows, and of a long hunk what costs little as one part."""
 
     def costs(row: CodeRow) -> bool:
         return max(cost.share or 0.0 for cost in row[:2] if cost is not None) >= SHOWN_SHARE
 
-    is_long = len(hunk) > LONG and not whole
+    is_long = len(hunk) > LONG
     for is_shown, rows in groupby(hunk, lambda row: not is_long or costs(row)):
         same = list(rows)
         yield from ([row] for row in same) if is_shown or len(same) <= FOLDED else [same]
@@ -241,7 +241,7 @@ def _place(hunk: Sequence[CodeRow]) -> str:
     ]
     addresses = " → ".join(f"{side[0].address:#06x}" if side else NONE for side in sides)
     places = [c.place for row in hunk if row.change != CodeChange.SAME for c in row[:2] if c]
-    file, number_ = max(set(places), key=places.count, default=("", 0))
+    ((file, number_), _), *_ = [*Counter(places).most_common(1), (("", 0), 0)]
     return f"{addresses}, {base(file)}:{number_}" if file else addresses
 
 

@@ -61,7 +61,7 @@ def write(blocks: Iterable[Block], options: Any) -> None:
     if on_terminal(options):
         from workbench.render import terminal
 
-        terminal.write(blocks, console(), wide=options.wide)
+        terminal.write(blocks, console())
     else:
         from workbench.render import markdown
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from workbench.app.gate import Gated
 from workbench.judge.commits import Difference, VariantChange, difference_label
@@ -27,7 +26,7 @@ from workbench.render.numbers import number
 from workbench.words import NONE, Move, grouped
 
 TIERS = ("compiler", "counters", "times")
-SHOWN = 12  # findings, where not all are asked for
+SHOWN = 12  # findings
 KINDS = {
     Move.FASTER: Marking.KEPT,
     Move.SLOWER: Marking.REJECTED,
@@ -59,22 +58,22 @@ def shown(value: float | str) -> str:
     return value or NONE if isinstance(value, str) else number(value, 4)
 
 
-def blocks(result: Gated, options: Any) -> Iterator[Block]:
-    """The verdict in a line, then each study; what is the same is a line, unless all is wanted."""
+def blocks(result: Gated, _: object) -> Iterator[Block]:
+    """The verdict in a line, then each study; what is the same is a line."""
     counts = {move: sum(change.verdict == move for change in result.changes) for move in Move}
     text = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
     yield paragraph(strong(f"{result.older.short} → {result.newer.short}: {text or 'no variant'}"))
     for each in result.studies:
-        yield Section(each.study, code(each.study), tuple(_study(each.changes, options.wide)))
+        yield Section(each.study, code(each.study), tuple(_study(each.changes)))
 
 
-def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
+def _study(changes: Sequence[VariantChange]) -> Iterator[Block]:
     same = [change for change in changes if change.verdict == Move.SAME]
-    listed = [change for change in changes if wide or change.verdict != Move.SAME]
+    listed = [change for change in changes if change.verdict != Move.SAME]
     if listed:
         key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.verdict, Marking.PLAIN))
         yield table("changes", CHANGES, listed, key=key, kind=kind)
-    if same and not wide:
+    if same:
         yield paragraph(f"same: {', '.join(change.variant for change in same)}")
     if stale := ", ".join(change.variant for change in same if change.stale):
         why = (
@@ -83,9 +82,9 @@ def _study(changes: Sequence[VariantChange], wide: bool) -> Iterator[Block]:
         yield paragraph(f"the recorded evidence of {stale} is stale now: {why}")
     moved = [(c.variant, one) for c in listed for one in c.differences]
     if moved:
-        yield table("moved", FINDINGS, moved if wide else moved[:SHOWN], key=lambda m: m[0])
-    if len(moved) > SHOWN and not wide:
-        yield paragraph(f"and {len(moved) - SHOWN} more: --wide shows all")
+        yield table("moved", FINDINGS, moved[:SHOWN], key=lambda m: m[0])
+    if len(moved) > SHOWN:
+        yield paragraph(f"and {len(moved) - SHOWN} more: --json shows all")
     also = grouped((sentence(finding), c.variant) for c in listed for finding in c.also)
     for text, variants in also.items():
         yield paragraph(joined(list(map(code, variants))), f": {text}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from workbench.app.list import EvidenceState, Listed, ListedStudies, ListedStudy
 from workbench.render.as_json import shown_fields
@@ -26,11 +25,11 @@ from workbench.study.model import base_name
 from workbench.words import NONE, Status, grouped
 
 KINDS = ("build", "check", "timing", "capture")  # of evidence
-SHOWN = 4  # shapes, where not all are asked for
+SHOWN = 4  # shapes
 
 
-def blocks(result: ListedStudies, options: Any) -> list[Block]:
-    return [listing(each, wide=options.wide) for each in result.studies]
+def blocks(result: ListedStudies, _: object) -> list[Block]:
+    return [listing(each) for each in result.studies]
 
 
 def data(result: ListedStudies, *, full: bool) -> object:
@@ -83,7 +82,6 @@ LISTED: list[Field[Listed]] = [
         rank=3,
     ),
 ]
-PLACES: Field[Listed] = field("places", "where", lambda v: _places(v.evidence), rank=9)
 
 
 def summary(evidence: Sequence[EvidenceState]) -> str:
@@ -97,10 +95,6 @@ def summary(evidence: Sequence[EvidenceState]) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
 
 
-def _places(evidence: Sequence[EvidenceState]) -> str:
-    return "; ".join(f"{each.state} ({each.gpu}, {each.shape})" for each in evidence)
-
-
 def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
     """The variant of each module without parameters, else its first, and how many others it has."""
     shown = []
@@ -111,15 +105,13 @@ def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
     return shown
 
 
-def listing(listed: ListedStudy, *, wide: bool) -> Section:
-    """One study: its shapes, and every variant with the state of its evidence."""
-    fields = [*LISTED, PLACES] if wide else LISTED
+def listing(listed: ListedStudy) -> Section:
+    """One study: its shapes, and the variants of every module with the state of its evidence."""
     variants, default = listed.variants, listed.default_shape
     others = [shape for shape in listed.shapes if shape != default]
-    text = ", ".join(others) if wide or len(others) < SHOWN else f"{len(others)} others (--wide)"
+    text = ", ".join(others) if len(others) < SHOWN else f"{len(others)} others (--json)"
     shapes = f"shapes: {default} (default){', ' * bool(others)}{text}"
-    rows = variants if wide else _of_modules(variants)
-    shown = table("variants", fields, rows, key=lambda v: v.variant)
+    shown = table("variants", LISTED, _of_modules(variants), key=lambda v: v.variant)
     damaged = [
         paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
         for v in variants

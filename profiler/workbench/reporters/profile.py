@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
 from workbench.app.show import read
@@ -73,14 +73,14 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
     return as_table.joined(as_table.figures(r.figures, variant=r.variant) for r in result.rows)
 
 
-def blocks(result: Result, options: Any) -> Iterator[Block]:
+def blocks(result: Result, _: object) -> Iterator[Block]:
     if isinstance(result, TracedProgram):
         yield from warp_times.launches(result.timeline, result.faults)
         trace, chart = map(str, result.files)
         yield paragraph("For ui.perfetto.dev: ", code(trace), "; chart: ", code(chart))
         return
     if isinstance(result, ProgramResult):
-        yield from _program(result, options)
+        yield from _program(result)
         return
     ladder = result.ladder
     yield variant.origin(ladder)
@@ -89,23 +89,19 @@ def blocks(result: Result, options: Any) -> Iterator[Block]:
     yield from warned(sentences(ladder.warnings))
 
 
-def _program(result: ProgramResult, options: Any) -> Iterator[Block]:
-    """All kernels by time, then those that were profiled as ``show`` prints them."""
+def _program(result: ProgramResult) -> Iterator[Block]:
+    """Kernels by time, then what limits those that were profiled."""
     if result.steps:
         yield launches.program_ladder(result.steps)
     yield launches.program(shlex.join(result.command), result.listed, is_cut=result.is_cut)
-    every = result.listed if options.wide else result.listed[:MOST]
+    every = result.listed[:MOST]
     yield launches.group_table(every, result.listed)
     if len(result.listed) > len(every):
-        yield paragraph(f"{len(result.listed) - len(every)} more with less time: --wide")
+        yield paragraph(f"{len(result.listed) - len(every)} more with less time: --json")
     yield from launches.untimed(result.listed)
     yield launches.about(result.full.report)
-    for group in result.full.groups[: None if options.wide else DETAILED]:
-        details = read(result.full.report, group.typical)[1]
-        if options.wide:
-            yield launches.details(details, len(group.launches))
-        else:
-            yield launches.in_short(details)
+    for group in result.full.groups[:DETAILED]:
+        yield launches.in_short(read(result.full.report, group.typical)[1])
     shown = code(f"workbench show {quote(str(result.full.report.path))}")
     yield paragraph("All counters: ", shown, ", lines with ", code("--launch N --source"))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dataclasses import field as of_record
 from functools import partial
 
-from workbench.derive.figures import MEMORY_LEVELS, Figure, added, figure_label
+from workbench.derive.figures import Figure, added, figure_label
 from workbench.derive.matching import MATCHED, LaunchGroup, LaunchPair, Matching, PairGroup
 from workbench.derive.source_diff import SourceDiff
 from workbench.judge.advice_rules import Advice, Spot
@@ -25,7 +25,6 @@ from workbench.render.document.blocks import (
     Bullets,
     Callout,
     Field,
-    Fold,
     Paragraph,
     Section,
     Table,
@@ -285,35 +284,16 @@ Names = tuple[str, str]
 Both = tuple[str, Figure | None, Figure | None]  # a figure on both sides, by its id
 
 
-def figure_pairs(
-    names: Names,
-    before: Figures,
-    after: Figures,
-    keys: Sequence[str] = variant.SHOWN,
-    name: str = "figures",
-) -> Table:
+def figure_pairs(names: Names, before: Figures, after: Figures) -> Table:
     """One row a figure; what neither side has is "not collected" on both."""
-    rows = [(key, before.get(key), after.get(key)) for key in keys]
+    rows = [(key, before.get(key), after.get(key)) for key in variant.SHOWN]
     fields: list[Field[Both]] = [
         field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
         numeric("before", names[0], lambda b: _value(b[1])),
         numeric("after", names[1], lambda b: _value(b[2])),
         numeric("factor", "factor", lambda b: _figure_factor(*b[1:])),
     ]
-    return table(name, fields, rows, key=lambda b: b[0])
-
-
-def memory(names: Names, before: Figures, after: Figures) -> Fold:
-    """Return what went through the memory hierarchy, without what stayed at zero; what was not
-    collected is said.
-    """
-    parts = [key for key in MEMORY_LEVELS if not (_is_zero(key, before) and _is_zero(key, after))]
-    shown = figure_pairs(names, before, after, parts, "memory")
-    return Fold(words(variant.MEMORY), (shown,))
-
-
-def _is_zero(key: str, side: Figures) -> bool:
-    return key in side and side[key].value == 0
+    return table("figures", fields, rows, key=lambda b: b[0])
 
 
 def _value(figure: Figure | None) -> str:
@@ -346,7 +326,6 @@ def _compared(
         *(limits.account(pair) if pair else []),
         figure_pairs(names, old, new),
         *variant.marked(old, new),
-        memory(names, old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),
     ]
     return parts if source else [*parts, *costliest(changes, names)]

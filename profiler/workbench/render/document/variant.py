@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import ISSUING, MEMORY_LEVELS, Figure, figure_label
+from workbench.derive.figures import ISSUING, Figure, figure_label
 from workbench.derive.source_diff import SourceDiff
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.findings import sentence
@@ -68,7 +68,6 @@ FIGURE_IDS = (
 )
 SHOWN = tuple(FIGURE_IDS.split())
 STALLS_SHOWN = 5
-MEMORY = "The memory hierarchy, from the kernel to DRAM"
 
 
 def origin(ablation: Ablation) -> Paragraph:
@@ -101,11 +100,9 @@ STALLS: list[Field[tuple[str, str]]] = [
 ]
 
 
-def figure_table(
-    figures: Mapping[str, Figure], keys: Sequence[str] = SHOWN, name: str = "figures"
-) -> Table:
-    shown = [(key, figures.get(key)) for key in keys]
-    return table(name, FIGURES, shown, key=lambda k: k[0])
+def figure_table(figures: Mapping[str, Figure]) -> Table:
+    shown = [(key, figures.get(key)) for key in SHOWN]
+    return table("figures", FIGURES, shown, key=lambda k: k[0])
 
 
 def marked(*sides: Mapping[str, Figure]) -> list[Block]:
@@ -125,7 +122,6 @@ def profile(
         figure_table(figures),
         *marked(figures),
         paragraph(limited(limiters)),
-        Fold(words(MEMORY), (figure_table(figures, MEMORY_LEVELS, "memory"),)),
     ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
