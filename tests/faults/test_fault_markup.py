@@ -30,12 +30,12 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
+    Field,
     Fold,
     Paragraph,
     Section,
     Span,
     Table,
-    TableColumn,
     TableRow,
     authored,
     words,
@@ -89,7 +89,7 @@ def test_what_an_author_writes_is_words_and_links(text: str) -> None:
 @example("x", "![x](https://evil.example/x.png)")
 @example(WORST, WORST)
 def test_names_stay_in_their_cells(text: str, other: str) -> None:
-    columns = (TableColumn("a", text, note=other), TableColumn("b", "b"), TableColumn("c", "c"))
+    columns = (Field("a", text, str, note=other), Field("b", "b", str), Field("c", "c", str))
     code, plain = Cell((Span(text, code=True),), note=other), Cell((Span(text), Span(other)))
     row = TableRow({"a": code, "b": plain, "c": Cell(words("last"))}, text)
     written = markdown.table(Table("t", columns, (row,)))

@@ -16,13 +16,13 @@ from workbench.judge.ladder import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.columns import ladder_table
 from workbench.render.document.blocks import (
+    Align,
     Field,
     Paragraph,
     Span,
     Table,
     authored,
     code,
-    field,
     first_sentence,
     line,
     only,
@@ -52,7 +52,8 @@ def ladder(found: Ablation) -> str:
 
 def simple(header: list[str], rows: list[list[str]]) -> Table:
     fields: list[Field[list[str]]] = [
-        field(name, name, itemgetter(at), right=bool(at)) for at, name in enumerate(header)
+        Field(name, name, itemgetter(at), align=Align.RIGHT if at else Align.LEFT)
+        for at, name in enumerate(header)
     ]
     return table("simple", fields, rows)
 

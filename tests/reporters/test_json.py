@@ -31,6 +31,7 @@ from workbench.render.document.blocks import (
     Cell,
     Chart,
     CodeBlock,
+    Field,
     Fold,
     Marking,
     Paragraph,
@@ -38,7 +39,6 @@ from workbench.render.document.blocks import (
     SourceChange,
     Span,
     Table,
-    TableColumn,
     TableRow,
     code,
     line,
@@ -344,7 +344,7 @@ def test_headings_go_down_with_their_sections_and_stop_at_h6() -> None:
 
 
 def test_everything_is_escaped() -> None:
-    column = TableColumn(NASTY, NASTY, NASTY, source=NASTY, note=NASTY)
+    column = Field(NASTY, NASTY, str, NASTY, source=NASTY, note=NASTY)
     cell = Cell(words(NASTY), sort=NASTY, note=NASTY)
     row = TableRow({NASTY: cell}, key=NASTY)
     text = written(
@@ -382,15 +382,15 @@ def test_the_name_of_a_step_leads_to_it() -> None:
     assert named in written(Paragraph(line("as ", code("fix1[a=2]"))))
     assert named not in written(Paragraph(words("fix1[a=2]")))
     row = TableRow({"version": Cell(words("fix1[a=2]"))}, key="fix1[a=2]")
-    assert named in written(Table("times", (TableColumn("version", "version"),), (row,)))
+    assert named in written(Table("times", (Field("version", "version", str),), (row,)))
 
 
 def test_a_table_names_its_columns_and_marks_its_words() -> None:
     columns = (
-        TableColumn("version", "version"),
-        TableColumn("time", "time", "µs", Align.RIGHT, source="samples in t.json"),
-        TableColumn("verdict", "verdict"),
-        TableColumn("result", "result"),
+        Field("version", "version", str),
+        Field("time", "time", str, "µs", Align.RIGHT, source="samples in t.json"),
+        Field("verdict", "verdict", str),
+        Field("result", "result", str),
     )
     cells = {
         "version": Cell(words("fix1")),

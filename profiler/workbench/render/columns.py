@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from workbench.derive.figures import stall_label
@@ -23,10 +23,10 @@ from workbench.render.document.blocks import (
     Align,
     Cell,
     Content,
+    Field,
     Table,
-    TableColumn,
-    TableRow,
     as_cell,
+    table,
     words,
 )
 from workbench.render.document.limits import share, top_stall
@@ -113,20 +113,21 @@ class LadderColumn:
     least: int = 16
     source: Callable[[Ablation], str] = lambda _: ""
 
-    def cell(self, row: Row, shown: ShownRows) -> Cell:
+    def cell(self, shown: ShownRows, row: Row) -> Cell:
         if self.measured and not has_figures(row):
             return Cell(words(NONE))
         value = self.value(row)
         cell = as_cell(self.text(row, shown) if self.text else _text(value))
         return replace(cell, sort=_sort(value))
 
-    def head(self, shown: ShownRows) -> TableColumn:
-        """The heading; its tooltip on the page is the explanation and the source."""
+    def field(self, shown: ShownRows) -> Field[Row]:
+        """As a column of a table; its tooltip on the page is the explanation and the source."""
         names = {"reference": shown.ablation.reference, "fastest": shown.fastest}
         source = self.source(shown.ablation)
-        return TableColumn(
+        return Field(
             self.key,
             self.heading.format(**names),
+            partial(self.cell, shown),
             self.unit,
             Align.RIGHT if self.is_number else Align.LEFT,
             self.rank,
@@ -457,13 +458,8 @@ def ladder_table(
 ) -> Table:
     """Rows of a ladder with the columns of an output, or ``only`` some of them."""
     shown = ShownRows(ablation, ablation.everything if rows is None else rows, where)
-    wanted = [c for c in columns(ablation, where) if not only or c.key in only]
-    made = tuple(
-        TableRow({c.key: c.cell(row, shown) for c in wanted}, row.variant, kind(row))
-        for row in shown.rows
-    )
-    heads = tuple(column.head(shown) for column in wanted)
-    return Table(name, heads, made)
+    fields = [c.field(shown) for c in columns(ablation, where) if not only or c.key in only]
+    return table(name, fields, shown.rows, key=lambda row: row.variant, kind=kind)
 
 
 def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:

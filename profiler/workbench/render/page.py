@@ -46,9 +46,7 @@ from workbench.render.document.blocks import (
     Section,
     SourceChange,
     Span,
-    TableColumn,
     TableRow,
-    field,
     filled,
     numeric,
     plain,
@@ -173,9 +171,9 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]
         collected = figures[name].get(figure.id)
         return figure_value(collected) if collected else ABSENT
 
-    columns: list[Field[Figure]] = [field("figure", "figure", head)]
+    columns: list[Field[Figure]] = [Field("figure", "figure", head)]
     columns += [numeric(name, name, partial(cell, name)) for name in figures]
-    columns.append(field("metric", "ncu metric", lambda figure: figure.metric))
+    columns.append(Field("metric", "ncu metric", lambda figure: figure.metric))
     title = words("Every figure, side by side")
     shown = table("figures", columns, by_id.values(), key=lambda figure: figure.id)
     return [Section("figures", title, (shown, *marked(*figures.values())))]
@@ -405,7 +403,7 @@ class Writer:
         """A fold that is there for a diff alone is open: where there is room, it is read."""
         return all(isinstance(each, SourceChange) for each in block.blocks)
 
-    def cell(self, row: TableRow, column: TableColumn) -> Cell:
+    def cell(self, row: TableRow, column: Field[Any]) -> Cell:
         return row.cells.get(column.key, Cell(()))
 
     def step(self, row: TableRow, head: Cell) -> str:
@@ -413,16 +411,16 @@ class Writer:
         has_link = row.key not in self.steps or any(span.href for span in head.text)
         return "" if has_link else f"#{anchor(self.steps[row.key])}"
 
-    def marked(self, cell: Cell, row: TableRow, column: TableColumn) -> tuple[str, str]:
+    def marked(self, cell: Cell, row: TableRow, column: Field[Any]) -> tuple[str, str]:
         """A verdict takes the sign of its row, an outcome that of its word."""
         word = plain(cell.text)
         if column.key == "verdict" and row.kind is not Marking.PLAIN:
             return word, row.kind
         return word, OUTCOMES.get(word, "")
 
-    def classes(self, column: TableColumn, ladder: bool) -> Markup:
+    def classes(self, column: Field[Any], ladder: bool) -> Markup:
         names = ["n"] * (column.align is Align.RIGHT) + [f"c-{column.key}"] * ladder
         return Markup(' class="{}"').format(" ".join(names)) if names else Markup()
 
-    def label(self, column: TableColumn) -> str:
+    def label(self, column: Field[Any]) -> str:
         return with_unit(column.label, column.unit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.render.document.blocks import (
     Align,
@@ -14,13 +14,13 @@ from workbench.render.document.blocks import (
     Callout,
     Cell,
     CodeBlock,
+    Field,
     Fold,
     LinesBlock,
     Marking,
     Paragraph,
     Section,
     Table,
-    TableColumn,
     TableRow,
     Text,
     filled,
@@ -112,7 +112,7 @@ def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
 class Fitted:
     """A column on a terminal: its width, and the sizes between which that is chosen."""
 
-    column: TableColumn
+    column: Field[Any]
     least: int
     short: int
     natural: int
@@ -210,7 +210,7 @@ def _widen(columns: Sequence[Fitted], size: str, room: int) -> int:
     return room
 
 
-def _sizes(table: Table, column: TableColumn) -> Fitted:
+def _sizes(table: Table, column: Field[Any]) -> Fitted:
     cells = [row.cells[column.key] for row in table.rows]
     head = _header_width(column, notes=False)
     natural = max([head, *(cell_width(_plain(cell, notes=False)) for cell in cells)])
@@ -226,14 +226,14 @@ def _sizes(table: Table, column: TableColumn) -> Fitted:
     return Fitted(column, least, max(least, min(short, natural)), natural, full)
 
 
-def _header(column: TableColumn, width: int, *, notes: bool) -> list[str]:
+def _header(column: Field[Any], width: int, *, notes: bool) -> list[str]:
     """Broken at blanks to the width of its column; what its notes are has a line of its own."""
     parts = [label(column, notes=False), column.note if notes else ""]
     lines = (textwrap.wrap(printable(p), max(width, 1), break_long_words=False) for p in parts)
     return [line for each in lines for line in each]
 
 
-def _header_width(column: TableColumn, *, notes: bool) -> int:
+def _header_width(column: Field[Any], *, notes: bool) -> int:
     """The longest word; a text's header takes two lines at most."""
     least = max((len(word) for word in label(column, notes=notes).split()), default=0)
     while column.align == Align.LEFT and len(_header(column, least, notes=notes)) > 2:

@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Bullets,
     Field,
     code,
-    field,
     joined,
     line,
     numeric,
@@ -49,10 +48,10 @@ def source_of(built: BuiltKernel) -> str:
 
 
 COMPILED: list[Field[CompiledKernel]] = [
-    field("variant", "variant", lambda k: k.variant),
-    field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
-    field("source", "source", lambda k: source_of(k.built), rank=2),
-    field("defines", "defines", lambda k: k.defines, rank=2),
+    Field("variant", "variant", lambda k: k.variant),
+    Field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
+    Field("source", "source", lambda k: source_of(k.built), rank=2),
+    Field("defines", "defines", lambda k: k.defines, rank=2),
     numeric("registers", "registers", lambda k: str(k.built.registers), rank=1),
     numeric("shared", "static shared B", lambda k: str(k.built.shared_bytes), rank=2),
     numeric("stack", "stack B", lambda k: str(k.built.stack_bytes), rank=4),

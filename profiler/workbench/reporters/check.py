@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Field,
     Marking,
     Table,
-    field,
     figure_cell,
     numeric,
     paragraph,
@@ -107,13 +106,13 @@ class VariantChecks:
 
 
 SUMMARY: list[Field[VariantChecks]] = [
-    field("variant", "variant", lambda g: g.variant),
+    Field("variant", "variant", lambda g: g.variant),
     numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
     numeric("error", "worst error", lambda g: _error(g.hardest)),
     numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
     numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
-    field("wrong", "other results", lambda g: g.wrong, rank=1),
-    field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
+    Field("wrong", "other results", lambda g: g.wrong, rank=1),
+    Field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
     numeric("declined", "unsupported", lambda g: str(g.declined), rank=3, unit="shapes"),
 ]
 

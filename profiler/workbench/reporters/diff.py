@@ -32,7 +32,6 @@ from workbench.render.document.blocks import (
     LinesBlock,
     Section,
     code,
-    field,
     numeric,
     paragraph,
     strong,
@@ -143,8 +142,8 @@ def shown(value: float | None, as_text: Any = count) -> str:
 
 
 STATIC: list[Field[KindCount]] = [
-    field("kind", "instruction", lambda k: code(k.kind)),
-    field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
+    Field("kind", "instruction", lambda k: code(k.kind)),
+    Field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
     numeric("before", "before", lambda k: f"{k.before:,}"),
     numeric("after", "after", lambda k: f"{k.after:,}"),
 ]

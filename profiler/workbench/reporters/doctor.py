@@ -10,7 +10,6 @@ from workbench.render.document.blocks import (
     Field,
     Text,
     code,
-    field,
     line,
     paragraph,
     strong,
@@ -44,9 +43,9 @@ def brief(result: Diagnosis) -> dict[str, object]:
 
 
 FINDINGS: list[Field[DoctorRow]] = [
-    field("result", "", lambda f: f"[{f.result}]"),
-    field("name", "what", lambda f: f.name),
-    field("found", "found", lambda f: f.found, rank=1),
+    Field("result", "", lambda f: f"[{f.result}]"),
+    Field("name", "what", lambda f: f.name),
+    Field("found", "found", lambda f: f.found, rank=1),
 ]
 
 

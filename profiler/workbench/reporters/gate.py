@@ -14,7 +14,6 @@ from workbench.render.document.blocks import (
     Marking,
     Section,
     code,
-    field,
     joined,
     numeric,
     paragraph,
@@ -39,16 +38,16 @@ Moved = tuple[str, Difference]  # of a variant
 
 
 CHANGES: list[Field[VariantChange]] = [
-    field("variant", "variant", lambda c: c.variant),
-    field("verdict", "verdict", lambda c: strong(c.verdict) if c.is_bad else words(c.verdict)),
-    field("by", "by", lambda c: TIERS[c.tier], rank=2),
-    field("cause", "cause", lambda c: c.cause or NONE, rank=1),
-    field("why", "why", lambda c: sentence(c.why), rank=1),
+    Field("variant", "variant", lambda c: c.variant),
+    Field("verdict", "verdict", lambda c: strong(c.verdict) if c.is_bad else words(c.verdict)),
+    Field("by", "by", lambda c: TIERS[c.tier], rank=2),
+    Field("cause", "cause", lambda c: c.cause or NONE, rank=1),
+    Field("why", "why", lambda c: sentence(c.why), rank=1),
 ]
 FINDINGS: list[Field[Moved]] = [
-    field("variant", "variant", lambda m: m[0]),
-    field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
-    field("what", "what", lambda m: difference_label(m[1].what)),
+    Field("variant", "variant", lambda m: m[0]),
+    Field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
+    Field("what", "what", lambda m: difference_label(m[1].what)),
     numeric("before", "before", lambda m: shown(m[1].before), rank=1),
     numeric("after", "after", lambda m: shown(m[1].after), rank=1),
 ]

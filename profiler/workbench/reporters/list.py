@@ -15,7 +15,6 @@ from workbench.render.document.blocks import (
     Section,
     authored,
     code,
-    field,
     first_clause,
     line,
     paragraph,
@@ -72,10 +71,10 @@ def brief(result: ListedStudies) -> dict[str, object]:
 
 
 LISTED: list[Field[Listed]] = [
-    field("variant", "variant", lambda v: v.variant),
-    field("parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2),
-    field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
-    field(
+    Field("variant", "variant", lambda v: v.variant),
+    Field("parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2),
+    Field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
+    Field(
         "change",
         "key change",
         lambda v: Cell(authored(v.key_change), short=first_clause(v.key_change)),

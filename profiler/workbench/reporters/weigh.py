@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from workbench.app.weigh import ModelWeights
 from workbench.derive.trace_weights import Weight
-from workbench.render.document.blocks import Block, Field, field, numeric, paragraph, table
+from workbench.render.document.blocks import Block, Field, numeric, paragraph, table
 from workbench.render.numbers import number, percent
 from workbench.words import NONE
 
 SHOWN = 20  # the others are summed
 WIDEST = 60  # of a kernel's name
 WEIGHTS: list[Field[Weight]] = [
-    field("operator", "operator", lambda w: w.operator[:WIDEST]),
-    field("extents", "inputs", lambda w: w.extents or NONE),
+    Field("operator", "operator", lambda w: w.operator[:WIDEST]),
+    Field("extents", "inputs", lambda w: w.extents or NONE),
     numeric("calls", "calls", lambda w: str(w.calls)),
     numeric("launches", "launches", lambda w: str(w.launches)),
     numeric("time", "time", lambda w: number(w.microseconds), unit="µs"),

@@ -19,7 +19,6 @@ from workbench.render.document.blocks import (
     Section,
     Text,
     code,
-    field,
     joined,
     line,
     paragraph,
@@ -132,13 +131,13 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
         return (paragraph(f"{NOTHING if first is not None else ABSENT}."),)
     kernel = code(row.chosen or row.variant)
     fields: list[Field[Advice]] = [
-        field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
-        field("kernel", "kernel", lambda _: kernel),
-        field("line", "line", lambda one: spot(one.spot)),
-        field("limit", "limit", lambda one: _limit_words(one)),
+        Field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
+        Field("kernel", "kernel", lambda _: kernel),
+        Field("line", "line", lambda one: spot(one.spot)),
+        Field("limit", "limit", lambda one: _limit_words(one)),
     ]
     if any(one.tried for one in first):
-        fields.append(field("tried", "tried here", tried))
+        fields.append(Field("tried", "tried here", tried))
     command = ["workbench", "advise", row.variant, "--study", ablation.study]
     note = line("How to do each: ", code(shlex.join(command)), ".")
     return (table("next", fields, first), paragraph(note))

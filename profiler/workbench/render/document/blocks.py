@@ -50,25 +50,6 @@ class Marking(StrEnum):
 
 
 @dataclass(frozen=True)
-class TableColumn:
-    """``unit`` stands under the label; ``source`` is the metric or file behind its figures.
-
-    ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
-    highest go. ``note`` says what the notes of its cells are, as ``[95 % interval]``. A text that
-    is needed may be cut to ``least`` cells.
-    """
-
-    key: str
-    label: str
-    unit: str = ""
-    align: Align = Align.LEFT
-    rank: int = 0
-    source: str = ""
-    note: str = ""
-    least: int = 16
-
-
-@dataclass(frozen=True)
 class Cell:
     """``sort`` orders it in a table that can be sorted, None last; ``note`` is its interval or the
     like; ``short`` stands in for a text that does not fit.
@@ -78,6 +59,34 @@ class Cell:
     sort: float | str | None = None
     note: str = ""
     short: str = ""
+
+
+T = TypeVar("T")
+Content: TypeAlias = str | Text | Cell
+
+
+@dataclass(frozen=True)
+class Field(Generic[T]):
+    """A column of a table: ``make`` makes its cell of what a row is about. ``unit`` stands under
+    the label; ``source`` is the metric or file behind its figures.
+
+    ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
+    highest go. ``note`` says what the notes of its cells are, as ``[95 % interval]``. A text that
+    is needed may be cut to ``least`` cells.
+    """
+
+    key: str
+    label: str
+    make: Callable[[T], Content]
+    unit: str = ""
+    align: Align = Align.LEFT
+    rank: int = 0
+    source: str = ""
+    note: str = ""
+    least: int = 16
+
+    def cell(self, item: T) -> Cell:
+        return as_cell(self.make(item))
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class TableRow:
 @dataclass(frozen=True)
 class Table:
     name: str
-    columns: tuple[TableColumn, ...]
+    columns: tuple[Field[Any], ...]
     rows: tuple[TableRow, ...]
 
 
@@ -194,7 +203,7 @@ def warned(warnings: Sequence[str | Text]) -> list[Block]:
     return [Callout("Read this first", tuple(map(line, warnings)))] if warnings else []
 
 
-def label(column: TableColumn, *, notes: bool = True) -> str:
+def label(column: Field[Any], *, notes: bool = True) -> str:
     """``time, chained (µs)``, with what its notes are."""
     text = with_unit(column.label, column.unit)
     return f"{text} {column.note}" if notes and column.note else text
@@ -241,40 +250,12 @@ def joined(texts: Sequence[Text], by: str = ", ") -> Text:
     return tuple(spans)
 
 
-T = TypeVar("T")
 LADDER = "ladder"  # tables whose name starts so
-Content: TypeAlias = str | Text | Cell
-
-
-@dataclass(frozen=True)
-class Field(Generic[T]):
-    """A column with what makes its cell of a row's value."""
-
-    column: TableColumn
-    make: Callable[[T], Content]
-
-    def cell(self, item: T) -> Cell:
-        return as_cell(self.make(item))
-
-
-def field(
-    key: str,
-    label: str,
-    make: Callable[[T], Content],
-    *,
-    unit: str = "",
-    note: str = "",
-    right: bool = False,
-    rank: int = 0,
-    source: str = "",
-) -> Field[T]:
-    align = Align.RIGHT if right else Align.LEFT
-    return Field(TableColumn(key, label, unit, align, rank, source, note), make)
 
 
 def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> Field[T]:
-    """A ``field`` that is aligned right."""
-    return field(key, label, make, right=True, **more)
+    """A ``Field`` that is aligned right."""
+    return Field(key, label, make, align=Align.RIGHT, **more)
 
 
 def as_cell(content: Content) -> Cell:
@@ -308,10 +289,9 @@ def table(
     kind: Callable[[T], Marking] = lambda _: Marking.PLAIN,
 ) -> Table:
     rows = tuple(
-        TableRow({f.column.key: f.cell(item) for f in fields}, key(item), kind(item))
-        for item in items
+        TableRow({f.key: f.cell(item) for f in fields}, key(item), kind(item)) for item in items
     )
-    return Table(name, tuple(f.column for f in fields), rows)
+    return Table(name, tuple(fields), rows)
 
 
 def only(shown: Table, keys: Sequence[str]) -> Table:

@@ -43,7 +43,6 @@ from workbench.render.document.blocks import (
     Text,
     authored,
     code,
-    field,
     first_sentence,
     joined,
     line,
@@ -160,7 +159,7 @@ def possible(ablation: Ablation) -> Iterator[Block]:
     rows = (best, *ablation.references)
     timed = sorted((r.time.value, r.variant) for r in rows if r.time)
     fields: list[Field[tuple[float, str]]] = [
-        field("variant", "variant", lambda known: code(known[1])),
+        Field("variant", "variant", lambda known: code(known[1])),
         numeric("time", "time", lambda known: number(known[0]), unit="µs"),
         numeric("share", "share of what is possible", lambda known: percent(bound / known[0])),
     ]
@@ -382,8 +381,8 @@ def environment(ablation: Ablation) -> Table:
         ("Measured by", code(recorded.command or "") or words(ABSENT)),
     ]
     fields: list[Field[Fact]] = [
-        field("what", "what", lambda fact: fact[0]),
-        field("value", "value", lambda fact: fact[1]),
+        Field("what", "what", lambda fact: fact[0]),
+        Field("value", "value", lambda fact: fact[1]),
     ]
     return table("environment", fields, facts, key=lambda fact: fact[0])
 

@@ -13,7 +13,6 @@ from workbench.render.document.blocks import (
     Block,
     CodeBlock,
     Field,
-    field,
     numeric,
     paragraph,
     table,
@@ -83,7 +82,7 @@ FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_
 BYTE_RATE: Field[AtShape] = numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second))
 SHAPES: list[Field[AtShape]] = [
     numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
-    field(
+    Field(
         "reference",
         "fastest reference",
         lambda s: (
@@ -112,7 +111,7 @@ def sizes_table(ablation: Ablation) -> list[Block]:
     counts = {result.is_traffic for result in results}
     rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
     common = shared([result.parameters for result in results])
-    shape: Field[AtShape] = field(
+    shape: Field[AtShape] = Field(
         "shape",
         f"shape ({shape_words(common)})" if common else "shape",
         lambda s: _size(s, common, ablation),

@@ -29,7 +29,6 @@ from workbench.render.document.blocks import (
     Section,
     Table,
     code,
-    field,
     figure_cell,
     line,
     numeric,
@@ -135,10 +134,10 @@ def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | No
     times = [time for group in every or groups if (time := group.microseconds) is not None]
     total = added(times)
     fields: list[Field[LaunchGroup]] = [
-        field("launch", "launch", lambda g: indices(g.launches), rank=1),
-        field("kernel", "kernel", lambda g: kernel(g.typical)),
-        field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
-        field("block", "block", lambda g: extent(g.typical.block), rank=4),
+        Field("launch", "launch", lambda g: indices(g.launches), rank=1),
+        Field("kernel", "kernel", lambda g: kernel(g.typical)),
+        Field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
+        Field("block", "block", lambda g: extent(g.typical.block), rank=4),
         numeric("median", "median (µs)", lambda g: number(g.typical.microseconds), rank=3),
         numeric("time", "time (µs)", lambda g: figure_cell(g.microseconds), rank=2),
         numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
@@ -153,16 +152,16 @@ def program_ladder(steps: Sequence[ProgramStep]) -> Table:
         return numeric(key, label, lambda s: figure_cell(s.kept.figures.get(key)), rank=4)
 
     fields: list[Field[ProgramStep]] = [
-        field("variant", "variant", lambda s: s.kept.variant),
+        Field("variant", "variant", lambda s: s.kept.variant),
         numeric("time", "kernels (µs)", lambda s: figure_cell(s.microseconds), rank=1),
-        field("ratio", "speedup", lambda s: with_cycles(s.speedup_over_parent), rank=1),
-        field("verdict", "verdict", lambda s: s.verdict.label),
-        field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
+        Field("ratio", "speedup", lambda s: with_cycles(s.speedup_over_parent), rank=1),
+        Field("verdict", "verdict", lambda s: s.verdict.label),
+        Field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
         counter("memory_pct", "memory (%)"),
         counter("compute_pct", "compute (%)"),
         counter("achieved_occupancy", "occupancy (%)"),
         counter("registers", "registers"),
-        field("report", "report", lambda s: s.kept.report, rank=5),
+        Field("report", "report", lambda s: s.kept.report, rank=5),
     ]
     return table("variants", fields, steps, key=lambda s: s.kept.variant)
 
@@ -230,13 +229,13 @@ def bottlenecks(read: Details) -> list[Block]:
 
 
 PAIRS: list[Field[PairGroup]] = [
-    field("launch", "launch", lambda g: _launches(g), rank=2),
-    field("kernel", "kernel", lambda g: _either(g, kernel)),
-    field("shape", "grid / block", lambda g: _either(g, _shape), rank=4),
+    Field("launch", "launch", lambda g: _launches(g), rank=2),
+    Field("kernel", "kernel", lambda g: _either(g, kernel)),
+    Field("shape", "grid / block", lambda g: _either(g, _shape), rank=4),
     numeric("before", "before (µs)", lambda g: number(g.typical.before.microseconds), rank=1),
     numeric("after", "after (µs)", lambda g: number(g.typical.after.microseconds), rank=1),
     numeric("factor", "factor", lambda g: _factor(g), rank=1),
-    field("how", "matched by", lambda g: MATCHED[g.typical.how], rank=3),
+    Field("how", "matched by", lambda g: MATCHED[g.typical.how], rank=3),
 ]
 
 
@@ -288,7 +287,7 @@ def figure_pairs(names: Names, before: Figures, after: Figures) -> Table:
     """One row a figure; what neither side has is "not collected" on both."""
     rows = [(key, before.get(key), after.get(key)) for key in variant.SHOWN]
     fields: list[Field[Both]] = [
-        field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
+        Field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
         numeric("before", names[0], lambda b: _value(b[1])),
         numeric("after", names[1], lambda b: _value(b[2])),
         numeric("factor", "factor", lambda b: _figure_factor(*b[1:])),
@@ -370,7 +369,7 @@ def _state(row: Row) -> Paragraph:
 
 def _times(pair: VariantPair) -> Table:
     fields: list[Field[Regime]] = [
-        field("time", "time", lambda regime: f"Time, {regime.label} (µs)"),
+        Field("time", "time", lambda regime: f"Time, {regime.label} (µs)"),
         numeric("before", pair.before.variant, partial(time_in, pair.before)),
         numeric("after", pair.after.variant, partial(time_in, pair.after)),
         numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),

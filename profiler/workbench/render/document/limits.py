@@ -31,7 +31,6 @@ from workbench.render.document.blocks import (
     Table,
     Text,
     code,
-    field,
     figure_cell,
     line,
     numeric,
@@ -221,7 +220,7 @@ def stall_table(pair: Comparison) -> Table | None:
         return None
     whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
     fields: list[Field[StallTime]] = [
-        field("reason", "warp state", lambda t: _reason(t, whole)),
+        Field("reason", "warp state", lambda t: _reason(t, whole)),
         numeric("before", pair.before, lambda t: figure_cell(t.before), unit="µs"),
         numeric("after", pair.after, lambda t: figure_cell(t.after), unit="µs"),
         numeric("change", "change", lambda t: figure_cell(t.change, signed(t.change)), unit="µs"),
@@ -267,11 +266,11 @@ def counters(pair: Comparison) -> list[Counter]:
 def counter_table(shown: Sequence[Counter], names: tuple[str, str]) -> Table:
     """Figures of a change, with ncu's names."""
     fields: list[Field[Counter]] = [
-        field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
+        Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
         numeric("before", names[0], lambda c: quantity_cell(c.before, c.unit)),
         numeric("after", names[1], lambda c: quantity_cell(c.after, c.unit)),
         numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
-        field("metric", "metric", lambda c: code(c.metric), rank=1),
+        Field("metric", "metric", lambda c: code(c.metric), rank=1),
     ]
     return table("counters", fields, shown, key=lambda c: c.label)
 

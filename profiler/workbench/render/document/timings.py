@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentence, sentences
@@ -19,10 +20,8 @@ from workbench.render.document.blocks import (
     Field,
     Marking,
     Table,
-    TableColumn,
     Text,
     code,
-    field,
     figure_cell,
     interval_cell,
     line,
@@ -85,7 +84,7 @@ def regimes(row: Row, reference: str = "") -> Table:
     """
     parent = parent_of(row)
     fields: list[Field[_Timed]] = [
-        field(
+        Field(
             "regime",
             "regime",
             lambda t: Cell(words(t.regime.label), short=t.regime.label.split()[0]),
@@ -94,7 +93,7 @@ def regimes(row: Row, reference: str = "") -> Table:
         numeric("range", "95 % interval", lambda t: spread(t.known.microseconds), rank=3),
         _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
         _ratio("reference", reference, lambda known: known.speedup_over_reference, 2),
-        field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
+        Field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
     ]
     absent = {
         "parent": not (parent and row.verdict),
@@ -102,7 +101,7 @@ def regimes(row: Row, reference: str = "") -> Table:
         "fastest": row.is_reference or not reference,
     }
     rows = [_Timed(regime, row.regimes.get(regime) or InRegime()) for regime in regimes_of(row)]
-    shown = [f for f in fields if not absent.get(f.column.key)]
+    shown = [f for f in fields if not absent.get(f.key)]
     return table("timings", shown, rows, key=lambda t: t.regime)
 
 
@@ -146,12 +145,11 @@ def varied(sweep: Sweep) -> list[str]:
 
 def _fields(sweep: Sweep) -> list[Field[Combination]]:
     columns: list[Field[Combination]] = [
-        Field(TableColumn(f"={name}", name), lambda c, name=name: _value(c, name))  # type: ignore[misc]
-        for name in varied(sweep)
+        Field(f"={name}", name, partial(_value, name)) for name in varied(sweep)
     ]
     return [
         *columns,
-        field("role", "", lambda c: _role(sweep, c)),
+        Field("role", "", lambda c: _role(sweep, c)),
         numeric("time", "time", _combination_time, unit="µs", note=INTERVAL),
         numeric(
             "ratio",
@@ -168,11 +166,11 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
             unit="%",
             rank=4,
         ),
-        field("fate", "", _fate, rank=1),
+        Field("fate", "", _fate, rank=1),
     ]
 
 
-def _value(combination: Combination, name: str) -> Cell:
+def _value(name: str, combination: Combination) -> Cell:
     value = combination.values[name]
     shown = str(int(value)) if isinstance(value, bool) else str(value)
     sort = value if isinstance(value, str) else float(value)

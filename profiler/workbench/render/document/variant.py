@@ -27,7 +27,6 @@ from workbench.render.document.blocks import (
     authored,
     bold,
     code,
-    field,
     figure_cell,
     line,
     numeric,
@@ -89,13 +88,13 @@ def _value(pair: Known) -> Content:
 
 
 FIGURES: list[Field[Known]] = [
-    field("figure", "figure", lambda k: figure_label(k[0])[0]),
+    Field("figure", "figure", lambda k: figure_label(k[0])[0]),
     numeric("value", "value", _value),
-    field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
-    field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
+    Field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
+    Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
 STALLS: list[Field[tuple[str, str]]] = [
-    field("reason", "stall reason", lambda stall: stall_words(stall[0])),
+    Field("reason", "stall reason", lambda stall: stall_words(stall[0])),
     numeric("share", "share of samples", lambda stall: stall[1]),
 ]
 
@@ -209,9 +208,9 @@ def evidence_states(row: Row) -> Paragraph:
 
 METRICS: list[Field[MetricValue]] = [
     numeric("launch", "launch", lambda m: str(m.launch)),
-    field("kernel", "kernel", lambda m: m.kernel),
+    Field("kernel", "kernel", lambda m: m.kernel),
     numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
-    field("unit", "unit", lambda m: m.unit),
+    Field("unit", "unit", lambda m: m.unit),
 ]
 
 
@@ -257,17 +256,17 @@ def details(row: Row, here: Row, where: str) -> Fold:
 
 
 PREDICTIONS: list[Field[PredictionOutcome]] = [
-    field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
-    field("expected", "expected", lambda p: p.expected),
+    Field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
+    Field("expected", "expected", lambda p: p.expected),
     numeric("before", "before", lambda p: quantity_cell(p.before, p.unit)),
     numeric("after", "after", lambda p: quantity_cell(p.after, p.unit)),
-    field("result", "result", lambda p: p.result),
-    field("written", "written", written),
+    Field("result", "result", lambda p: p.result),
+    Field("written", "written", written),
 ]
 GATES: list[Field[Gate]] = [
-    field("gate", "gate", gate_name),
-    field("result", "result", lambda gate: _result(gate)),
-    field("why", "why", lambda gate: sentence(gate.why)),
+    Field("gate", "gate", gate_name),
+    Field("result", "result", lambda gate: _result(gate)),
+    Field("why", "why", lambda gate: sentence(gate.why)),
 ]
 
 

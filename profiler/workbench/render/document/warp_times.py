@@ -13,7 +13,6 @@ from workbench.render.document.blocks import (
     Bullets,
     Field,
     code,
-    field,
     numeric,
     paragraph,
     table,
@@ -23,7 +22,7 @@ from workbench.render.numbers import factor, microseconds, number, percent
 
 NAME = 40  # characters of a kernel's name
 FIELDS: list[Field[LaunchTimeline]] = [
-    field("kernel", "kernel", lambda one: code(one.kernel[:NAME])),
+    Field("kernel", "kernel", lambda one: code(one.kernel[:NAME])),
     numeric("span", "µs", lambda one: number(one.span_us)),
     numeric("blocks", "blocks", lambda one: f"{one.blocks:,}"),
     numeric("resident", "on an SM", lambda one: str(one.resident)),
