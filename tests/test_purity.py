@@ -27,8 +27,8 @@ from workbench.judge.ladder import judge, judge_pair, ladder_sources, pair_sourc
 from workbench.load import LadderEvidence
 from workbench.render import answers, as_json, markdown, page, templates, terminal
 from workbench.render.chart.charts import chart_files
+from workbench.render.document import ladder_report, launches
 from workbench.render.document import ladder_report as document
-from workbench.render.document import ladder_view, launches
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
 from workspaces import FIXTURE
@@ -102,8 +102,8 @@ def outputs(evidence: LadderEvidence, config: Config) -> dict[str, object]:
     pair = judge_pair(evidence, config, first, last)
     change = pair_sources(evidence, first.variant, last.variant)
     blocks = [
-        *ladder_view.screen(found),
-        *ladder_view.whole(found),
+        *ladder_report.screen(found),
+        *ladder_report.whole(found),
         *(variant(row, found) for row in found.everything),
         *launches.variants(pair, change, source=True),
     ]

@@ -24,8 +24,8 @@ from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.document.blocks import Table, plain
 from workbench.render.document.ladder_report import change
-from workbench.render.document.ladder_view import sizes_table
 from workbench.render.document.phrases import gate_name, verdict_words, warnings
+from workbench.render.document.timings import sizes_table
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import Change, CheckResult, Role, Verdict

@@ -35,9 +35,9 @@ from workbench.render import answers, brief, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import ladder_report, phrases, timings
-from workbench.render.document.blocks import Bullets, Paragraph, plain
+from workbench.render.document.blocks import Bullets, plain
 from workbench.render.document.ladder_report import change, summary
-from workbench.render.document.ladder_view import account
+from workbench.render.document.timings import controls
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict
@@ -494,8 +494,7 @@ def test_controls_that_differ_are_a_warning_and_all_are_shown() -> None:
     found = judged(with_series(known, off))
     warned = "the A/A control of fix11, chained, is"
     assert any(t.startswith(warned) for t in sentences(found.warnings))
-    said = [plain(b.text) for b in account(found) if isinstance(b, Paragraph)]
-    assert any(text.startswith("A/A controls: fix11 0.96") for text in said)
+    assert "A/A controls: fix11 0.96" in controls(found.timing)
 
 
 def test_who_has_fewer_instances_is_told() -> None:

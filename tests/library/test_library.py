@@ -296,7 +296,7 @@ def test_diff_and_advise_are_those_of_the_verbs_and_texts_are_short() -> None:
     assert compared.table().loc["duration", "value_after"] == pytest.approx(11.7, abs=0.05)
     ladder = wb.study("attention", project=FIXTURE).evidence().ladder
     for result in (compared, ladder):
-        assert len(repr(result).splitlines()) == 4
+        assert 2 <= len(repr(result).splitlines()) <= 4
     advice = wb.advise("fix5", study="attention", project=FIXTURE)
     assert next(iter(advice)).id == "pipe.tensor/tensor"
     assert advice.table().index[0] == "tensor"

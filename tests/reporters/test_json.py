@@ -22,7 +22,7 @@ from workbench.judge.ladder import Ablation, Row
 from workbench.render import brief, columns, markdown, terminal
 from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table
-from workbench.render.document import ladder_view as document
+from workbench.render.document import ladder_report as document
 from workbench.render.document.blocks import (
     Align,
     Block,

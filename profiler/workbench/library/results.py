@@ -37,7 +37,7 @@ from workbench.render import as_json, as_table, markdown, page
 from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import ladder_view, launches, variant
+from workbench.render.document import launches, variant
 from workbench.render.document.advice import CATALOGUE, spot
 from workbench.render.document.blocks import (
     Block,
@@ -131,7 +131,7 @@ class Ablated(Shown, Ablation):
     def _blocks(self) -> Sequence[Block]:
         table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
         head: list[Block] = [Paragraph(answer(self)), table]
-        return [*head, *ladder_view.account(self), *warned(warnings(self)), *charts(self)]
+        return [*head, *warned(warnings(self)), *charts(self)]
 
 
 @dataclass(frozen=True, repr=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.judge.ladder import Ablation
 from workbench.render import answers, as_table
 from workbench.render import brief as in_short
-from workbench.render.document import ladder_view, phrases
+from workbench.render.document import ladder_report, phrases
 from workbench.render.document.blocks import Block, plain
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[Bloc
     """A screen, or all rows and columns, of each shape."""
     if isinstance(result, Ablation):
         named = options.fixes or []
-        yield from ladder_view.whole(result) if options.all_ else ladder_view.screen(result, named)
+        yield from (
+            ladder_report.whole(result) if options.all_ else ladder_report.screen(result, named)
+        )
         return
     for each in result:
         yield from blocks(each, options)

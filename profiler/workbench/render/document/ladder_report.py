@@ -1,5 +1,6 @@
-"""The documents of a judged ladder: ``summary`` for ``OPTIMIZATION_REPORT.md``, ``report`` for the
-page; and how the figures were measured, their limits, the environment, and how to reproduce them.
+"""The documents of a judged ladder: ``screen`` and ``whole`` as ``ablate`` prints it, ``summary``
+for ``OPTIMIZATION_REPORT.md``, ``report`` for the page; and how the figures were measured, their
+limits, the environment, and how to reproduce them.
 
 Keys of the sections, in order: result, possible, ladder, changes (``steps`` on the page, with one
 section ``step-<variant>`` each), failures, fastest, roofline, next, method.
@@ -20,7 +21,7 @@ from workbench.derive.rooflines import DRAM, L2
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
 from workbench.evidence.records import METHOD
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import sentence
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
@@ -52,9 +53,9 @@ from workbench.render.document.blocks import (
     paragraphs,
     strong,
     table,
+    warned,
     words,
 )
-from workbench.render.document.ladder_view import sizes_table
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     anchor,
@@ -91,7 +92,36 @@ from workbench.words import ABSENT, NONE, Verdict, grouped
 # The peak that a type's arithmetic is held against.
 ARITHMETIC = {"float16": "tensor fp16", "bfloat16": "tensor bf16", "float32": "fp32",
               "float64": "fp64"}  # fmt: skip
+MOST_SIZES = 6  # of a screen
 NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
+
+
+def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[Block]:
+    """The answer, the rows that lead to it and the ``named`` ones, other sizes if they are few, and
+    the references.
+    """
+    rows = ablation.rows_with(named)
+    above = [paragraph(said.answer(ablation)), *warned(sentences(ablation.damage))]
+    table = ladder_table(ablation, Where.SCREEN, rows)
+    few = ablation.across is not None and len(ablation.across.shapes) <= MOST_SIZES
+    sizes = timings.sizes_table(ablation) if few else []
+    timed = sorted((r.time.value, r.variant) for r in ablation.references if r.time)
+    references = ", ".join(f"{name} {number(us)}" for us, name in timed)
+    lines = [f"references (µs): {references}"] * bool(timed)
+    counts = {"more step": len(ablation.rows) - len(rows), "warning": len(said.warnings(ablation))}
+    more = [f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n]
+    lines += [f"{', '.join(more)}: --all"] * bool(more)
+    return [*above, table, *sizes, CodeBlock("\n".join(lines))]
+
+
+def whole(ablation: Ablation) -> list[Block]:
+    """All rows and columns; warnings at the end."""
+    return [
+        paragraph(said.answer(ablation)),
+        variant.origin(ablation),
+        ladder_table(ablation),
+        *warned(said.warnings(ablation)),
+    ]
 
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
@@ -112,7 +142,7 @@ def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> D
 def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) -> Document:
     over_sizes = Section(SIZES, words("Time over size"), (_chart(SIZES, ablation),))
     sections = (
-        Section("result", (), (paragraph(said.answer(ablation)), *sizes_table(ablation))),
+        Section("result", (), (paragraph(said.answer(ablation)), *timings.sizes_table(ablation))),
         Section("possible", words("What is possible"), tuple(possible(ablation))),
         *[over_sizes] * ablation.has_sizes,
         Section("ladder", words("Time by variant"), (*_ladder(ablation), *more_rows)),

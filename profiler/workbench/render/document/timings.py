@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import Row
+from workbench.judge.ladder import Ablation, Row
 from workbench.judge.sweeps import Combination, Fate, Sweep
-from workbench.judge.times import InRegime, TimingFacts
+from workbench.judge.times import AtShape, InRegime, TimingFacts
 from workbench.render.document.blocks import (
     Block,
     Bullets,
@@ -32,7 +32,7 @@ from workbench.render.document.blocks import (
     warned,
     words,
 )
-from workbench.render.document.phrases import parent_of, with_cycles
+from workbench.render.document.phrases import parent_of, shape_name, shape_words, with_cycles
 from workbench.render.numbers import (
     at_level,
     ends,
@@ -132,6 +132,80 @@ def controls(facts: TimingFacts | None) -> str:
     )
     parts = [sentence(facts.interference.said())] if facts.interference else []
     return "; ".join([*parts, *[f"A/A controls: {shown}"] * bool(shown)])
+
+
+FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
+BYTE_RATE: Field[AtShape] = numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second))
+SHAPES: list[Field[AtShape]] = [
+    numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
+    Field(
+        "reference",
+        "fastest reference",
+        lambda s: (
+            f"{s.fastest} {number(s.reference_microseconds.value)}"
+            if s.reference_microseconds
+            else ABSENT
+        ),
+        unit="µs",
+    ),
+    numeric("ratio", "vs it [95 % interval]", lambda s: _over(s)),
+    numeric(
+        "error",
+        "error ÷ reference's",
+        lambda s: ABSENT if s.accuracy is None else factor(s.accuracy),
+    ),
+]
+
+
+def sizes_table(ablation: Ablation) -> list[Block]:
+    """The last step at every shape where it was timed, if those are several; its rate is of bytes
+    where those count, and of both where shapes differ in that.
+    """
+    if not ablation.across or not ablation.has_sizes:
+        return []
+    results = ablation.across.shapes
+    counts = {result.is_traffic for result in results}
+    rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
+    common = shared([result.parameters for result in results])
+    shape: Field[AtShape] = Field(
+        "shape",
+        f"shape ({shape_words(common)})" if common else "shape",
+        lambda s: _size(s, common, ablation),
+    )
+    time, *others = SHAPES if any(r.accuracy is not None for r in results) else SHAPES[:-1]
+    shown = table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+    limited = any(result.alone for result in results)
+    return [shown, *[paragraph(ALONE)] * limited]
+
+
+ALONE = (
+    "Alone: measured without other kernels, which is done at the power limit. The smaller of both "
+    "ratios counts."
+)
+
+
+def _over(at: AtShape) -> str:
+    """The claimed ratio, and that it was measured alone."""
+    is_alone = at.claimed is not None and at.claimed is not at.speedup_over_fastest
+    return interval(at.claimed) + " alone" * is_alone
+
+
+def _size(at: AtShape, common: Mapping[str, object], ablation: Ablation) -> str:
+    """Return the parameters of a shape, behind its name where that says more."""
+    named = "" if shape_name(at.shape, ablation) != at.shape else f"{at.shape}: "
+    return named + shape_words({k: v for k, v in at.parameters.items() if k not in common})
+
+
+def shared(shapes: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
+    """The parameters that several shapes have all the same; those of one shape are its own."""
+    if len(shapes) < 2:
+        return {}
+    first, *others = shapes
+    return {
+        key: value
+        for key, value in first.items()
+        if value is not False and all(key in one and one[key] == value for one in others)
+    }
 
 
 WHY = 60  # characters
