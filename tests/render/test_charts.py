@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import os
@@ -22,7 +21,6 @@ from workbench.app.judge import judged
 from workbench.app.target import find_recorded
 from workbench.derive.speedup import Time
 from workbench.judge.ladder import Ablation
-from workbench.judge.times import AcrossShapes, AtShape
 from workbench.ncu.catalog import STALL_REASONS
 from workbench.render.chart import svg
 from workbench.render.chart.charts import (
@@ -67,25 +65,6 @@ def test_light_and_dark_differ_in_their_style_alone() -> None:
         assert all(line.startswith("<style>") for line in apart[0])
         assert svg.PALETTE["ink"].light in apart[0][0]
         assert svg.PALETTE["ink"].dark in apart[0][1]
-
-
-@pytest.mark.parametrize("name", CHARTS)
-def test_names_of_any_kind_are_text(name: str) -> None:
-    nasty = 'A <b> & $x_1$ "\x00\x1f\ud800\ufffe\n]]>'
-    found = ablation(3, gpu=nasty, shape="a|b", reference=nasty)
-    row = found.row("fix3")
-    sides = dataclasses.replace(not_none(row.against_parent), after=nasty)
-    named = dataclasses.replace(row, variant=nasty, against_parent=sides)
-    rows = tuple(named if each is row else each for each in found.rows)
-    sized = AtShape("a|b", {}, time(1.0), "", None, None, 1.0, 1.0, None)
-    found = dataclasses.replace(found, rows=rows, across=AcrossShapes(nasty, (sized,)))
-    drawing = chart(name, found)
-    for picture in (*drawing.files().values(), f"<div>{drawing.inline()}</div>"):
-        root = ET.fromstring(picture.encode())
-        assert "A <b> & $x_1$" in " ".join(root.itertext()) + " ".join(
-            value for e in root.iter() for value in e.attrib.values()
-        )
-        assert not {e.tag.rpartition("}")[2] for e in root.iter()} & {"b", "script"}
 
 
 def test_ceilings_carry_value_and_unit() -> None:

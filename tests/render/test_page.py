@@ -17,7 +17,6 @@ import pytest
 
 import pages
 from answers import Capsys, Patch, error_of, not_none
-from made_ladder import ablation, not_current
 from workbench.app.show import read
 from workbench.cli.main import main
 from workbench.derive.matching import groups
@@ -119,25 +118,6 @@ def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
     assert there == hashlib.sha256(pages.recorded_page().encode()).hexdigest()
 
 
-def test_hostile_words_stay_words() -> None:
-    found, sources = pages.hostile()
-    text = pages.render(found, sources)
-    page = pages.Outline(text)
-    assert len(page.scripts) == 3
-    assert not page.all("img")
-    assert "<!--" not in text
-    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
-    assert "<script>" in page.words
-    assert pages.NASTY in page.words
-    assert page.data["sources"]["baseline.cu"] == next(
-        iter(sources.sides["baseline"].texts.values())
-    )
-    name = f'fix1"{pages.NASTY}'
-    for tag in ("tr", "article", "details"):
-        keys = ("data-variant", "data-key")
-        assert any(name in (a.get(key) for key in keys) for a in page.all(tag)), tag
-
-
 def test_every_version_has_its_row_points_step_and_sources() -> None:
     found, _ = pages.recorded()
     page = recorded()
@@ -195,11 +175,6 @@ def test_a_figure_stands_once_with_its_lowest_and_highest_value() -> None:
     low, high = (figure_value(f(known, key=lambda each: each.value)) for f in (min, max))
     assert f"Shared memory bank conflicts<small>{low} to {high}</small>" in row
     assert row.count("<td") == len(found.everything) + 1
-
-
-def test_the_chart_of_stall_time_stands_where_the_heading_says() -> None:
-    part = pages.recorded_page().split('<section id="roofline"')[1].split("</section>")[0]
-    assert 'data-chart="stall-time"' in part
 
 
 def test_figures_are_those_of_the_report() -> None:
@@ -300,25 +275,6 @@ def test_a_long_ladder_stays_small() -> None:
     assert len(found.rows) == pages.STEPS + 1
     assert len(text.encode()) < MOST_BYTES
     assert len(pages.Outline(text).data["diffs"]) == pages.STEPS
-
-
-@pytest.mark.parametrize("status", ["stale", "missing", "failed"])
-def test_a_row_without_evidence_shows_no_figure(status: str) -> None:
-    words = outline(not_current(ablation(3), "fix3", status, "its sources changed")).words
-    assert "177 µs" not in words
-    why = {"missing": "not measured", "failed": "failed: its sources changed"}
-    assert why.get(status, status) in words
-    assert "337 µs" in words
-
-
-def test_what_was_not_collected_is_said() -> None:
-    bare: Ablation = ablation(1, ceilings=None)
-    for row in bare.everything:
-        bare = not_current(bare, row.variant, "missing", "not measured")
-    words = outline(bare).words
-    assert "not collected" in words
-    assert not re.search(r"\bNone\b|\bnan\b|\binf\b", words.replace("None was made", ""))
-    assert "No variant was rejected." in outline(ablation(0)).words
 
 
 def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None:

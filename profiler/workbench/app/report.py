@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from pathlib import Path
 
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ladder import ladder_sources
-from workbench.render.chart.svg import Drawing
-from workbench.render.document.blocks import Block, Section
+from workbench.render.document.blocks import Block
 from workbench.study.files import alone, listed, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
@@ -68,7 +66,7 @@ def write_document(
     title: str,
     blocks: Sequence[Block],
 ) -> Path:
-    """A document of its own, ``<NAME>.md`` after the first word of its title, and its charts.
+    """A document of its own, ``<NAME>.md`` after the first word of its title.
 
     Raises as ``write_files``.
     """
@@ -76,9 +74,6 @@ def write_document(
 
     name = f"{title.partition(':')[0].upper().replace(' ', '_')}.md"
     texts = {name: f"# {markdown.literal(title)}\n\n{markdown.blocks(blocks)}\n"}
-    sections = [block.blocks for block in blocks if isinstance(block, Section)]
-    for block in chain(blocks, *sections):
-        texts |= block.files() if isinstance(block, Drawing) else {}
     write_files(workspace, folder, texts)
     return folder / name
 

@@ -48,6 +48,7 @@ from workbench.render.document.blocks import (
     Span,
     TableRow,
     filled,
+    label,
     numeric,
     plain,
     table,
@@ -374,6 +375,7 @@ class Writer:
     as_images: bool = False
 
     anchor = staticmethod(anchor)
+    label = staticmethod(label)
     filled = staticmethod(filled)
     steps_of = staticmethod(steps_of)
 
@@ -421,6 +423,3 @@ class Writer:
     def classes(self, column: Field[Any], ladder: bool) -> Markup:
         names = ["n"] * (column.align is Align.RIGHT) + [f"c-{column.key}"] * ladder
         return Markup(' class="{}"').format(" ".join(names)) if names else Markup()
-
-    def label(self, column: Field[Any]) -> str:
-        return with_unit(column.label, column.unit)

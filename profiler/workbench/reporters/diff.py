@@ -36,6 +36,7 @@ from workbench.render.document.blocks import (
     paragraph,
     strong,
     table,
+    warned,
 )
 from workbench.render.document.hunks import LEAST, STYLES, Pieces
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
@@ -102,7 +103,7 @@ def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:
     before, after, matching = result.before, result.after, result.matching
     for report, side in zip((before, after), SIDES, strict=True):
         yield launches.about(report, side)
-    yield from launches.comparable(result.warnings)
+    yield from warned(sentences(result.warnings))
     yield from launches.unmatched(matching, (before.name, after.name))
     if not matching.groups:
         return

@@ -204,9 +204,5 @@ def of_json(verb: str) -> Data:
     return {**kept, **head, "$defs": {name: every[name] for name in needed}}
 
 
-def text(verb: str) -> str:
-    return json.dumps(schema(verb))
-
-
 def lines(found: Data) -> list[str]:
     return [json.dumps(found, indent=1)]

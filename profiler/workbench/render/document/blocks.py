@@ -120,7 +120,6 @@ class Bullets:
 class Callout:
     """Something that must be seen first: warnings, what is stale or not comparable."""
 
-    title: str
     items: tuple[Text, ...]
 
 
@@ -146,7 +145,6 @@ class SourceChange:
     """The diff of a step with what its lines cost: fenced in Markdown, a viewer on a page."""
 
     variant: str
-    parent: str
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ class Document:
 
 def warned(warnings: Sequence[str | Text]) -> list[Block]:
     """Return what must be read first, where there is anything."""
-    return [Callout("Read this first", tuple(map(line, warnings)))] if warnings else []
+    return [Callout(tuple(map(line, warnings)))] if warnings else []
 
 
 def label(column: Field[Any], *, notes: bool = True) -> str:

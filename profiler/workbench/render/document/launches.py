@@ -15,7 +15,7 @@ from workbench.derive.source_diff import SourceDiff
 from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding, sentence, sentences
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
@@ -23,7 +23,6 @@ from workbench.render.document import advice, hunks, limits, variant
 from workbench.render.document.blocks import (
     Block,
     Bullets,
-    Callout,
     Field,
     Paragraph,
     Section,
@@ -34,6 +33,7 @@ from workbench.render.document.blocks import (
     numeric,
     paragraph,
     table,
+    warned,
     words,
 )
 from workbench.render.document.phrases import with_cycles
@@ -116,23 +116,26 @@ def indices(launches: Sequence[Launch]) -> str:
 
 def program(name: str, groups: Sequence[LaunchGroup], *, is_cut: bool) -> Paragraph:
     """One line: how many kernels a program launched, and their time together."""
-    times = [time for group in groups if (time := group.microseconds) is not None]
     count = len([launch for group in groups for launch in group.launches])
     kernels = len({group.typical.signature for group in groups})
     return paragraph(
         f"{name}: {kernels} kernel{'s' * (kernels != 1)}, {count:,} launch{'es' * (count != 1)}, "
-        f"{microseconds(added(times))} on the GPU under ncu, which runs one kernel at a time"
+        f"{microseconds(total_of(groups))} on the GPU under ncu, which runs one kernel at a time"
         + "; later launches are not listed"
         * is_cut
     )
+
+
+def total_of(groups: Sequence[LaunchGroup]) -> float:
+    """The time of all launches that were timed."""
+    return added(time for group in groups if (time := group.microseconds) is not None)
 
 
 def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | None = None) -> Table:
     """One row per kernel and launch shape; ``time`` is of all its launches that were timed, and its
     share is of ``every`` group's.
     """
-    times = [time for group in every or groups if (time := group.microseconds) is not None]
-    total = added(times)
+    total = total_of(every or groups)
     fields: list[Field[LaunchGroup]] = [
         Field("launch", "launch", lambda g: indices(g.launches), rank=1),
         Field("kernel", "kernel", lambda g: kernel(g.typical)),
@@ -168,8 +171,7 @@ def program_ladder(steps: Sequence[ProgramStep]) -> Table:
 
 def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
     """The time of its launches, and their share of all that were timed."""
-    times = [time for one in groups if (time := one.microseconds) is not None]
-    share = _share(group.microseconds, added(times))
+    share = _share(group.microseconds, total_of(groups))
     return f", {microseconds(group.microseconds)}, {share} of the time"
 
 
@@ -340,7 +342,7 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Bl
         advice.to_try(rows[1].advice, names[1]),
     ]
     title = line(code(names[0]), " → ", code(names[1]))
-    return [*comparable(pair.warnings), Section("pair", title, tuple(blocks))]
+    return [*warned(sentences(pair.warnings)), Section("pair", title, tuple(blocks))]
 
 
 def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> Section:
@@ -353,12 +355,6 @@ def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -
     ]
     title = f"{both}: launch {launch.before.index} → {launch.after.index}"
     return Section("pair", words(title), tuple(parts))
-
-
-def comparable(warnings: Sequence[Finding]) -> list[Block]:
-    """Why two sides are not quite comparable, where there is anything."""
-    parts = tuple(map(words, sentences(warnings)))
-    return [Callout("Not quite comparable", parts)] if parts else []
 
 
 def _state(row: Row) -> Paragraph:

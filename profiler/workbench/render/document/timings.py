@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
@@ -60,16 +59,9 @@ def spread(time: Time | None) -> str:
     return ends(time) if time else NONE
 
 
-@dataclass(frozen=True)
-class _Timed:
-    regime: Regime
-    known: InRegime
-
-
-def _ratio(
-    key: str, other: str, of: Callable[[InRegime], Ratio | None], rank: int
-) -> Field[_Timed]:
-    return numeric(key, f"vs {other}", lambda t: with_cycles(of(t.known)), rank=rank)
+def noted(time: Time | None) -> Content:
+    """The time, with its interval as a note; a dash where there is none."""
+    return figure_cell(time.value, note=ends(time)) if time else NONE
 
 
 def regimes_of(*rows: Row) -> list[Regime]:
@@ -83,26 +75,29 @@ def regimes(row: Row, reference: str = "") -> Table:
     parent, or a reference.
     """
     parent = parent_of(row)
-    fields: list[Field[_Timed]] = [
-        Field(
-            "regime",
-            "regime",
-            lambda t: Cell(words(t.regime.label), short=t.regime.label.split()[0]),
+    timed = {regime: row.regimes.get(regime) or InRegime() for regime in regimes_of(row)}
+    fields: list[Field[Regime]] = [
+        Field("regime", "regime", lambda r: Cell(words(r.label), short=r.label.split()[0])),
+        numeric("time", "time", lambda r: time_cell(timed[r].microseconds), unit="µs"),
+        numeric("range", "95 % interval", lambda r: spread(timed[r].microseconds), rank=3),
+        numeric(
+            "parent", f"vs {parent}", lambda r: with_cycles(timed[r].speedup_over_parent), rank=1
         ),
-        numeric("time", "time", lambda t: time_cell(t.known.microseconds), unit="µs"),
-        numeric("range", "95 % interval", lambda t: spread(t.known.microseconds), rank=3),
-        _ratio("parent", parent, lambda known: known.speedup_over_parent, 1),
-        _ratio("reference", reference, lambda known: known.speedup_over_reference, 2),
-        Field("fastest", "vs the fastest reference", lambda t: _fastest(t.known), rank=1),
+        numeric(
+            "reference",
+            f"vs {reference}",
+            lambda r: with_cycles(timed[r].speedup_over_reference),
+            rank=2,
+        ),
+        Field("fastest", "vs the fastest reference", lambda r: _fastest(timed[r]), rank=1),
     ]
     absent = {
         "parent": not (parent and row.verdict),
         "reference": reference in ("", row.variant),
         "fastest": row.is_reference or not reference,
     }
-    rows = [_Timed(regime, row.regimes.get(regime) or InRegime()) for regime in regimes_of(row)]
     shown = [f for f in fields if not absent.get(f.key)]
-    return table("timings", shown, rows, key=lambda t: t.regime)
+    return table("timings", shown, timed, key=lambda regime: regime)
 
 
 def _fastest(timed: InRegime) -> Content:
@@ -224,7 +219,7 @@ def _fields(sweep: Sweep) -> list[Field[Combination]]:
     return [
         *columns,
         Field("role", "", lambda c: _role(sweep, c)),
-        numeric("time", "time", _combination_time, unit="µs", note=INTERVAL),
+        numeric("time", "time", lambda c: noted(c.microseconds), unit="µs", note=INTERVAL),
         numeric(
             "ratio",
             f"vs default {INTERVAL}",
@@ -256,11 +251,6 @@ def _role(sweep: Sweep, combination: Combination) -> Text:
     if not roles and combination in sweep.tied:
         return words("may be best")
     return strong(", ".join(roles))
-
-
-def _combination_time(combination: Combination) -> Content:
-    time = combination.microseconds
-    return figure_cell(time.value, note=ends(time)) if time else NONE
 
 
 def _count(combination: Combination, value: int | None) -> Cell:

@@ -301,4 +301,4 @@ def diff(row: Row, changes: SourceDiff | None) -> Block:
         return paragraph("Only parameters differ from ", code(parent), ".")
     if changes is None or not changes.hunks:
         return paragraph("Diff against ", code(parent), f": {ABSENT}.")
-    return Fold(words(f"Diff against {parent}"), (SourceChange(row.variant, parent),))
+    return Fold(words(f"Diff against {parent}"), (SourceChange(row.variant),))
