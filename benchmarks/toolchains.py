@@ -53,7 +53,7 @@ except ImportError:
     pass
 else:
     def compile(self, arch, by_its_own=compiler.Source.compile):
-        return by_its_own(replace(self, compiler="program", must_wait=False), arch)
+        return by_its_own(replace(self, compiler="nvcc", must_wait=False), arch)
     compiler.Source.compile = compile
 """
 

@@ -111,6 +111,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A test that leaves a lock's rank held would fail those after it in the same process."""
+    result = yield
+    files = sys.modules.get("workbench.study.files")
+    assert not getattr(files and files._ranks, "last", 0), f"{item.nodeid} holds a lock still"
+    return result
+
+
 # The files that take longest begin: with two processes both end at about the same time.
 LONGEST = (
     "test_language.py",

@@ -4,12 +4,10 @@ code, which may end the process that reads it, and that is no answer.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
 INTERRUPTED = 130
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT, signal.SIGILL)
 
 
 def main() -> int:
@@ -37,11 +35,15 @@ def told(status: int) -> int:
 
     if (code := answered.exit_code()) is not None:
         return code
-    path, code = answered.running(), os.waitstatus_to_exitcode(status)
-    if (not path and code) or (code < 0 and -code not in CRASHES):
-        return children.end_like(status)
-    how = f"with exit code {code}" if code >= 0 else f"by {signal.Signals(-code).name}"
-    what = f"{path or 'something'} ended this command {how}"
+    path, crash = answered.running(), answered.crash_text()
+    if crash:
+        from workbench.study.users_code import crash_in_words
+
+        return complain(*crash_in_words(path, crash))
+    ended = children.end_like(status)
+    if ended and not path:
+        return ended
+    what = f"{path or 'something'} ended this command with exit code {ended}"
     hint = "take out what ends the process: every verb runs this file"
     return complain(f"{what} before it had an answer", hint if path else "", is_users=bool(path))
 

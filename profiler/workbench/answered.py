@@ -5,6 +5,7 @@ whose code is running, since that code may end the process, and the folders to d
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 from collections.abc import Iterator
@@ -33,12 +34,21 @@ def _shared() -> _Page:
 
 
 page = _shared()
+crash: int | None = None  # the file that gets the lines of a crash
 
 
 def listen() -> None:
     """Called before a fork that may crash; a process that forks for many gives each a page."""
-    global page
+    global crash, page
     page = _shared()
+    opened = os.memfd_create("workbench-crash")
+    crash = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)  # a standard stream may be closed
+    os.close(opened)
+
+
+def crash_text() -> str:
+    size = os.fstat(crash).st_size if crash is not None else 0
+    return os.pread(crash, size, 0).decode(errors="replace") if crash is not None else ""
 
 
 def answer(code: int) -> None:

@@ -19,12 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench import answered
+from workbench import answered, bounds
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 2.0  # for a process that is left behind to end at SIGTERM
 LAST_SECONDS = 10.0  # after which nothing helps, such as for a process that waits for a disk
 POLL_SECONDS = 0.02
+LOOK_SECONDS = 0.2  # between two looks at the memory that a user's code takes
 WHERE = signal.SIGURG  # a process that runs a user's code answers it with its lines, others not
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 _prctl = ctypes.CDLL(None).prctl
@@ -57,9 +58,17 @@ def _keep(child: int, parent: int) -> None:
     def pass_on(number: int, frame: FrameType | None) -> None:
         os.kill(child, number if os.getppid() == parent else signal.SIGKILL)
 
+    def look(number: int, frame: FrameType | None) -> None:
+        if answered.running() and memory_of(child) > bounds.STUDY_MEMORY:
+            os.kill(child, WHERE)
+            time.sleep(LOOK_SECONDS / 2)
+            os.kill(child, signal.SIGKILL)
+
     try:
         signal.signal(signal.SIGTERM, pass_on)
         end_with(parent, signal.SIGTERM)
+        signal.signal(signal.SIGALRM, look)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
         answered.page.status = _outlive(child, pass_on)
         answered.page.has_status = True
         _end_the_rest()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
-
-from msgspec import Meta
+from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., object])
 K = TypeVar("K")
@@ -43,7 +41,6 @@ GENERATED_ROOT = "/workbench/"  # and what front ends generate while a worker ru
 CLOCK_TOLERANCE = 0.02  # captures whose SM clocks differ by more are not compared in silence
 
 Parameter = bool | int | float | str  # of a shape or of a variant
-Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 Inputs = dict[str, Any]  # of a call: tensors and plain values by the names that `run` takes
 
 

@@ -39,7 +39,9 @@ HELPER = "import sys; sys.path.insert(0, __file__.rpartition('/')[0]); import he
     ("verb", "ends", "why"),
     [
         ("list", "raise SystemExit", "SystemExit"),
-        ("ablate", "raise SystemExit", "SystemExit"),
+        ("ablate", "raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("list", "import ctypes; ctypes.string_at(0)", "crashed this command: Segmentation fault"),
+        ("ablate", "import os; os.abort()", "crashed this command: Aborted"),
     ],
 )
 def test_what_ends_the_process_has_its_file_and_line(
@@ -59,22 +61,51 @@ def test_what_ends_the_process_has_its_file_and_line(
     assert "\nhint: " in done.stderr
 
 
+DEEP = "import sys; sys.setrecursionlimit(10**9)\n\ndeep = lambda: deep()\ndeep()\n"
+
+
 @pytest.mark.parametrize(
-    ("ends", "how"),
+    ("text", "line", "limits", "why"),
     [
-        (EXITS, "with exit code 0"),
-        ("import os; os.execvp('true', ['true'])", "with exit code 0"),
-        ("import ctypes; ctypes.string_at(0)", "by SIGSEGV"),
-        ("import os; os.abort()", "by SIGABRT"),
+        (  # which no handler of a signal interrupts
+            "sum(range(10**15))\n",
+            1,
+            "bounds.STUDY_SECONDS = 0.1; bounds.STUDY_LAST_SECONDS = 0.9",
+            "it takes longer than 0.1 s",
+        ),
+        (DEEP, 3, "bounds.STUDY_MEMORY = 1 << 28", "it takes more than 0.2 GiB of memory"),
+        (
+            "import itertools\nlist(itertools.count())\n",
+            2,
+            "bounds.STUDY_MEMORY = 1 << 28",
+            "it takes more than 0.2 GiB of memory",
+        ),
     ],
 )
-def test_what_ends_the_process_without_an_error_has_its_file(
-    ends: str, how: str, root: Path
+def test_code_that_does_not_come_back_has_its_line(
+    text: str, line: int, limits: str, why: str, root: Path
 ) -> None:
+    number = (root / STUDY).read_text().count("\n") + line
+    append(root, text)
+    program = f"from workbench import bounds; {limits}; "
+    program += "from workbench.__main__ import main; raise SystemExit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "list", "--project", str(root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert f"{root / STUDY}:{number}: {why}" in done.stderr
+
+
+@pytest.mark.parametrize("ends", [EXITS, "import os; os.execvp('true', ['true'])"])
+def test_what_ends_the_process_without_an_error_has_its_file(ends: str, root: Path) -> None:
     append(root, f"{ends}\n")
     done = workbench(root, "list")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{root / STUDY} ended this command {how}" in done.stderr
+    assert f"{root / STUDY} ended this command with exit code 0" in done.stderr
     assert "hint: take out what ends the process" in done.stderr
 
 

@@ -13,7 +13,7 @@ import pytest
 from answers import Patch
 from folders import unpacked
 from workbench.cuda import declare, nvcc
-from workbench.cuda.compiler import PROGRAM, BuiltKernel, Source, kept_cubin
+from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.programs import (
     CompileError,
     entries,
@@ -23,7 +23,8 @@ from workbench.cuda.programs import (
     without,
     without_host_code,
 )
-from workbench.errors import UsageError
+from workbench.errors import EnvironmentLacks, UsageError
+from workbench.evidence.records import BuiltKernel
 from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
@@ -101,7 +102,7 @@ def test_an_error_of_device_code_is_at_its_own_line(tmp_path: Path, compiler: st
     assert '/kernels/mine/wrong.cu(3): error: identifier "y" is undefined' in told.value.message
 
 
-def compiled_by(found: BuiltKernel) -> str:
+def compiled_by(found: KernelBuild) -> str:
     """What gate, table and `try` print of a build."""
     names = ("kernel", "registers", "compiler")
     built = BuiltKernel(source="one.cu", **{name: getattr(found, name) for name in names})
@@ -113,10 +114,10 @@ def compiled_by(found: BuiltKernel) -> str:
 
 
 @needs_nvcc
-def test_nvcc_compiles_a_program(tmp_path: Path) -> None:
+def test_nvcc_is_asked_for_by_name(tmp_path: Path) -> None:
     file = tmp_path / "one.cu"
     file.write_text('extern "C" __global__ void one(float* x) { x[0] = VALUE; }\n')
-    source = Source(file, "one", {"VALUE": 3}, (), False, PROGRAM)
+    source = Source(file, "one", {"VALUE": 3}, (), False, NVCC)
     report, code = source.compile("sm_90a")
     (built,) = report.kernels
     assert (built.kernel, built.compiler) == ("one", nvcc.version(nvcc.find()))
@@ -124,11 +125,11 @@ def test_nvcc_compiles_a_program(tmp_path: Path) -> None:
     assert f"by {built.compiler}" in compiled_by(built)
     assert str(tmp_path).encode() not in bytes(code.code)
     with pytest.raises(CompileError, match='error: identifier "VALUE" is undefined'):
-        Source(file, "one", {}, (), False, PROGRAM).compile("sm_90a")
+        Source(file, "one", {}, (), False, NVCC).compile("sm_90a")
 
 
 @needs_nvrtc
-def test_nvcc_that_does_not_work_is_replaced(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_nvcc_that_does_not_work_is_replaced_or_quoted(tmp_path: Path, monkeypatch: Patch) -> None:
     broken = tmp_path / "nvcc"
     broken.write_text(
         "#!/bin/sh\necho \"nvcc fatal   : Unsupported gpu architecture 'sm_90a'\"\nexit 1\n"
@@ -137,7 +138,10 @@ def test_nvcc_that_does_not_work_is_replaced(tmp_path: Path, monkeypatch: Patch)
     monkeypatch.setattr(nvcc, "find", lambda: str(broken))
     assert registers("instances.cuh", "::outer::add") > 0, "NVRTC compiles it"
     with pytest.raises(CompileError, match="nvcc fatal   : Unsupported gpu architecture"):
-        Source(CU / "instances.cuh", "::no", {}, (), False, PROGRAM).compile("sm_90a")
+        Source(CU / "instances.cuh", "::outer::add", {}, (), False, NVCC).compile("sm_90a")
+    monkeypatch.setattr(nvcc, "find", lambda: "")
+    with pytest.raises(EnvironmentLacks, match="nvcc with a host compiler was not found"):
+        Source(CU / "instances.cuh", "::outer::add", {}, (), False, NVCC).compile("sm_90a")
 
 
 def test_nvcc_without_a_host_compiler_is_none(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -166,7 +170,7 @@ def test_only_a_known_compiler_can_be_declared() -> None:
     with pytest.raises(UsageError, match="there is no compiler 'gcc'"):
         declare.kernel("one.cu", "one", compiler="gcc")
     with pytest.raises(UsageError, match="NVRTC alone is asked whether a kernel waits"):
-        declare.kernel("one.cu", "one", compiler=PROGRAM, early_start=True)
+        declare.kernel("one.cu", "one", compiler=NVCC, early_start=True)
 
 
 # Host code.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
 from made_timelines import Block, call, even, on, written
@@ -19,7 +20,7 @@ from workbench import bounds
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.timeline import CallTimeline, call_timeline
-from workbench.errors import ToolFailed
+from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Provenance, Timeline
 from workbench.judge.timelines import faults
@@ -161,7 +162,7 @@ def test_of_many_warps_every_so_many_th_block_keeps_its_own(
     assert thin == whole
 
 
-def test_evidence_is_small(tmp_path: Path) -> None:
+def test_evidence_is_small_and_refused_where_its_columns_differ(tmp_path: Path) -> None:
     noise = random.Random(2)
 
     def lives(start: int) -> list[tuple[int, int]]:
@@ -177,6 +178,10 @@ def test_evidence_is_small(tmp_path: Path) -> None:
     store.write(path, record)
     assert store.read_record(path, Timeline) == record
     assert path.stat().st_size < 300_000 * len(launch.warp_lives) / 32768
+    broken = structs.replace(record, launches=(structs.replace(launch, warps=4),))
+    data = store.encoded(broken, Path("t.json")).replace(b'"stride": 1', b'"stride": 2')
+    with pytest.raises(UsageError, match="columns of different lengths"):
+        store.decode(Path("t.json"), data, Timeline)
 
 
 def test_the_chart_shows_sides_on_one_axis_and_perfetto_every_block(tmp_path: Path) -> None:

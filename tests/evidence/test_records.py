@@ -15,6 +15,7 @@ from msgspec import inspect
 
 from answers import Patch
 from made_evidence import timing
+from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence import store
 from workbench.evidence.journal import JournalEntry
@@ -32,7 +33,7 @@ from workbench.evidence.records import (
 from workbench.evidence.store import EvidenceFolder
 from workbench.run import recording
 from workbench.run.recording import provenance
-from workbench.study.files import write_bytes
+from workbench.study.files import compressed, write_bytes
 from workbench.study.model import LadderFile
 from workbench.words import SCHEMA_VERSION
 from workspaces import EVIDENCE, FIXTURE, ROOT, told_in
@@ -88,6 +89,13 @@ def test_a_compressed_record_is_the_same_bytes_whenever_it_is_written(tmp_path: 
             store.read_record(two, Timing)
 
 
+def test_a_small_file_that_holds_too_much_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.json.zst"
+    path.write_bytes(compressed(bytes(bounds.HELD_ALWAYS + 1)))
+    with pytest.raises(UsageError, match="holds too much"):
+        store.read_record(path, Timing)
+
+
 def test_a_timing_is_found_by_the_name_that_the_journal_has(tmp_path: Path) -> None:
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
     here = folder.timing("large", "20260102T030405Z.json")
@@ -128,6 +136,7 @@ def test_what_was_not_collected_is_not_written(tmp_path: Path) -> None:
 
 
 Change = Callable[[dict[str, Any]], object]
+NESTED = b'{"schema_version": 1, "later": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
 
 def put(*path: str | int, value: Any) -> Change:
@@ -210,6 +219,16 @@ WRONG: list[tuple[str, Change, str]] = [
         put("sessions", 0, "series", 1, "microseconds", 2, value=None),
         "Expected `int | float`, got `null` - at `$.sessions[0].series[1].microseconds[2]`",
     ),
+    (
+        "timing",
+        put("sessions", 0, "series", 0, "mhz", value=[1980]),
+        "has 'mhz' of another length than 'microseconds', 3 - at `$.sessions[0].series[0]`",
+    ),
+    (
+        "timing",
+        put("sessions", 0, "series", 0, "microseconds", value=[]),
+        "has 'around' of another length than 'microseconds', 0 - at `$.sessions[0].series[0]`",
+    ),
 ]
 
 
@@ -261,8 +280,9 @@ def test_a_wrong_field_is_named_with_what_was_expected(
         (b'{"schema_version": 1', "cannot be read"),
         (b"\xff\xfe", "cannot be read"),
         (b"", "cannot be read"),
+        (NESTED, "cannot be read: nested too deeply"),
     ],
-    ids=["list", "no number", "empty", "newer", "cut", "no text", "nothing"],
+    ids=["list", "no number", "empty", "newer", "cut", "no text", "nothing", "nested"],
 )
 def test_what_is_no_record_is_named_in_every_kind_of_file(
     name: str, data: bytes, told: str, folder: EvidenceFolder

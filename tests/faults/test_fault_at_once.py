@@ -19,7 +19,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder
 from workbench.study import files
-from workbench.study.files import alone
+from workbench.study.files import Rank, alone, held
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make
 
@@ -147,6 +147,23 @@ def test_a_study_that_was_half_kept_is_kept_by_the_same_command(
     }
     with pytest.raises(UsageError, match="is there already"):
         try_.require_none(into, "scale")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(Rank.FOLDER, Rank.FOLDER), (Rank.FOLDER, Rank.GPU), (Rank.FILE, Rank.FOLDER)],
+)
+def test_locks_are_taken_in_one_order(first: Rank, second: Rank, tmp_path: Path) -> None:
+    """Every lock of every other test is taken through the same function."""
+    with (tmp_path / "one").open("w") as one, (tmp_path / "other").open("w") as other:
+        with (
+            held(one.fileno(), first, tmp_path),
+            pytest.raises(AssertionError, match="is locked after"),
+            held(other.fileno(), second, tmp_path),
+        ):
+            pass
+        with held(other.fileno(), second, tmp_path):  # the order is that of locks that are held
+            pass
 
 
 def test_no_lock_is_taken_elsewhere() -> None:

@@ -5,30 +5,56 @@ killed run left goes.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from answers import Capsys, Patch, error_of
+from workbench import bounds
 from workbench.app.executor import Reporter
 from workbench.children import kill_tree, memory_of
-from workbench.errors import EnvironmentLacks, UsageError
+from workbench.cli.main import main
+from workbench.errors import BadCapture, EnvironmentLacks, UsageError
+from workbench.evidence import store
+from workbench.evidence.journal import JournalEntry
 from workbench.problems import detect
 from workbench.problems.problem import Request
 from workbench.remote import remote_target
 from workbench.run.process import Worker
+from workbench.study.files import check_compressed, compressed, read_toml
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, make
+from workspaces import CAUSAL, GOOD, make, recorded_report
+
+
+@pytest.mark.parametrize("part", ["a", '"a b"', "'a.b'", '"a\\"b"', "é"])
+def test_settings_are_neither_deep_nor_large(part: str, tmp_path: Path) -> None:
+    """A key of 60,000 parts took 6 GB to read."""
+    path = tmp_path / "workbench.toml"
+    for text in ("{} = 1\n", "[{}]\n", "x = {{ {} = 1 }}\n"):
+        path.write_text(text.format(" . ".join([part] * 33)))
+        with pytest.raises(UsageError, match=r"workbench\.toml has a key of more than 32 parts"):
+            read_toml(path)
+    path.write_text("#" * (5 << 20))
+    with pytest.raises(UsageError, match=r"workbench\.toml is larger than 4 MiB"):
+        read_toml(path)
+
+
+def test_prose_has_dots(tmp_path: Path) -> None:
+    path = tmp_path / "ablation.toml"
+    path.write_text(f'summary = "{"It is 1.5 times as fast. " * 100}{"." * 200}"\n')
+    assert str(read_toml(path)["summary"]).count("fast") == 100
 
 
 def test_a_source_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     root = make(tmp_path, {"baseline": GOOD})
     os.truncate(root / "kernels/scale/baseline.cu", 2 << 30)
     study = find_workspace(root).study()
-    with pytest.raises(UsageError, match=r"baseline\.cu is larger than 64 MiB"):
+    with pytest.raises(UsageError, match=r"baseline\.cu is larger than 16 MiB"):
         Fingerprints(study).of_sources("baseline")
 
 
@@ -42,7 +68,7 @@ def test_no_endless_or_large_file_is_tried(name: str, tmp_path: Path) -> None:
     path.unlink()
     path.touch()
     os.truncate(path, 2 << 30)
-    with pytest.raises(UsageError, match=f"{name} is larger than 64 MiB"):
+    with pytest.raises(UsageError, match=f"{name} is larger than (16|64) MiB"):
         detect.read_problem(Request(path, inputs=given))
 
 
@@ -50,14 +76,37 @@ def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "a.cu").write_text('#include "b.cuh"\n__global__ void k(float *x) {}\n')
     (tmp_path / "b.cuh").touch()
     os.truncate(tmp_path / "b.cuh", 2 << 30)
-    with pytest.raises(UsageError, match=r"b\.cuh is larger than 64 MiB"):
+    with pytest.raises(UsageError, match=r"b\.cuh is larger than 16 MiB"):
         detect.read_problem(Request(tmp_path / "a.cu", inputs=("x=randn(4)",)))
+
+
+def test_a_journal_of_damage_alone_is_not_read_to_its_end() -> None:
+    """Three million such lines took more than a minute."""
+    began = time.process_time()
+    found, notes = store.decode_lines(Path("journal.jsonl"), b"{}\n" * 500_000, JournalEntry)
+    assert time.process_time() - began < 5
+    assert (found, len(notes)) == ([], bounds.BAD_LINES + 1)
+    assert notes[-1] == "journal.jsonl is not read from line 1001 on: too many are damaged"
+
+
+def test_a_report_of_empty_frames_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ncu-repz"
+    path.write_bytes(compressed(b"") * (bounds.FRAMES + 1))
+    with pytest.raises(BadCapture, match="more than 100000 frames"):
+        check_compressed(path)
 
 
 def test_tls_without_certificates_is_refused_at_once() -> None:
     pytest.importorskip("distributed")
     with pytest.raises(EnvironmentLacks, match="needs certificates"):
         remote_target.DaskCluster("tls://127.0.0.1:1", Reporter()).client()
+
+
+def test_a_report_whose_path_is_not_utf8_is_read(tmp_path: Path, capsys: Capsys) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.ncu-repz"))
+    shutil.copy(recorded_report(CAUSAL, "fix10"), path)
+    assert main(["show", str(path), "--launch", "0", "--source"]) == 0
+    assert "udcff.ncu-repz" in capsys.readouterr().out
 
 
 def test_a_folder_that_was_deleted_is_named(

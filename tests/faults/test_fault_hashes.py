@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,11 +17,13 @@ from hypothesis import strategies as st
 from answers import error_of, json_of, text_of
 from property_cases import examples
 from workbench.cli.main import main
-from workbench.evidence.store import EXCHANGED, EvidenceFolder
+from workbench.errors import BadCapture
+from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder
 from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
 from workbench.ncu.capture import KeptTables, Tables
-from workbench.ncu.captures import tables_of
+from workbench.ncu.captures import LAUNCHES, tables_of
 from workbench.run import recording
+from workbench.study.files import compressed
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
 from workbench.words import Status
@@ -212,3 +216,19 @@ def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     for data in (recording.kept_report(b"a report"), kept.read_bytes(), PACKED):
         assert zstandard.get_frame_parameters(data).has_checksum
     assert isinstance(tables_of(SMALL, kept)[0][0], KeptTables)
+
+
+@pytest.mark.parametrize("value", [b"-1.0", b"18446744073709551616", b"NaN"])
+def test_an_impossible_sample_makes_tables_unusable(value: bytes, tmp_path: Path) -> None:
+    """Their checksum is their own: whoever changes them can make another."""
+    head, _, rest = TEXT.partition(CONTENT)
+    body = rest.partition(LAUNCHES)[2]
+    at = re.search(rb'"smsp__pcsamp_warps_issue_stalled_wait", ?([\d.]+)', body)
+    assert at is not None
+    body = body[: at.start(1)] + value + body[at.end(1) :]
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    kept = tmp_path / TABLES.name
+    kept.write_bytes(compressed(head + CONTENT + checksum + LAUNCHES + body))
+    where = re.escape(kept.name) + ".* has 'smsp__pcsamp_warps_issue_stalled_wait'"
+    with pytest.raises(BadCapture, match=where):
+        tables_of(tmp_path / SMALL.name, kept)

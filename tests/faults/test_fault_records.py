@@ -19,7 +19,15 @@ from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.evidence import store
-from workbench.evidence.records import PACKED, Captures, Record, Timing, VariantRecord, timing_name
+from workbench.evidence.records import (
+    PACKED,
+    Captures,
+    Record,
+    Timing,
+    VariantRecord,
+    timing_name,
+)
+from workbench.study.files import json_data
 from workspaces import EVIDENCE, copy_of_fixture, told_in
 
 SHAPE = "b4h16s2048d128-causal"
@@ -133,6 +141,22 @@ def test_changed_bytes_are_taken_or_refused(
     assert read(name, data[: int(where * (len(data) - 1))]), "a cut file is refused"
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_any_depth_is_refused(name: str) -> None:
+    deep = b'{"schema_version": 1, "%s": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001
+    assert read(name, deep.replace(b"%s", b"build"))
+    assert "nested too deeply" in read(name, deep.replace(b"%s", b"other"))
+
+
+@pytest.mark.parametrize("report", ["../reports/a.ncu-repz", "/dev/zero", "", "a\0b", ".hidden"])
+def test_a_capture_names_a_file_of_its_folder(report: str) -> None:
+    name = f"{SHAPE}/captures.json"
+    captures = CONTENT[name]["captures"]
+    changed = {**captures, "fix10": {**captures["fix10"], "report": report}}
+    data = json.dumps({**CONTENT[name], "captures": changed}).encode()
+    assert "no file in the folder of reports" in read(name, data)
+
+
 VERBS = (
     *(["check", "--json"], ["list", "--json"], ["show", "fix10", "--json", "--shape", SHAPE]),
     *(["check", "--brief"], ["show", f"attention/{SHAPE}/fix10", "--brief"]),
@@ -166,6 +190,17 @@ def test_an_impossible_sample_is_refused_with_its_field(value: str) -> None:
     told = read(name, json.dumps(data).replace('"HERE"', value).encode())
     assert "sessions[0].series[0].microseconds" in told or "JSON is malformed" in told
     assert read(name, json.dumps({**data, "stride": -1}).replace('"HERE"', "1").encode())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_key_that_stands_twice_is_refused(name: str) -> None:
+    """Whichever of the two is the damage: the first was passed over without a word."""
+    whole = json.dumps(CONTENT[name]).encode()
+    key = next(key for key in CONTENT[name] if key != "schema_version")
+    for first in (f'{{"{key}": 5, ', f'{{"{key}" : 5, ', '{"unknown": 1, "unknown": 2, '):
+        told = read(name, first.encode() + whole[1:])
+        assert "twice" in told or key in told
+    assert read(name, whole) == ""
 
 
 @pytest.mark.parametrize("kind", ["pipe", "loop", "large"])
@@ -204,6 +239,12 @@ def test_a_line_of_a_newer_journal_is_named(tmp_path: Path, capsys: Capsys) -> N
 
 
 def test_what_would_take_all_memory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="MiB of memory"):
+        json_data(b"[" * 9_000_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        json_data("[" * 1_000_000)
+    with pytest.raises(ValueError, match="no number"):
+        json_data("[NaN]")
     path = tmp_path / "variants" / "fix10.json"
     path.parent.mkdir()
     with path.open("wb") as file:

@@ -180,6 +180,11 @@ def test_another_tools_file_is_named_with_the_way_out(
         assert what in err.splitlines()[0]
 
 
+def test_a_link_of_git_annex_is_named(nowhere: Path, capsys: Capsys) -> None:
+    (nowhere / "a.ncu-rep").symlink_to(".git/annex/objects/1")
+    assert "git annex get a.ncu-rep" in both_of(capsys, "show", "a.ncu-rep", code=2).err
+
+
 SHARES = [0.05, 0.2, 0.5, 0.9, 0.95, 0.999]
 SHOWN = """
 import io, json, sys

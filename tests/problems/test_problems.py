@@ -614,6 +614,7 @@ BROKEN = {
     "an exit": ("import sys\nsys.exit(3)", "SystemExit: 3"),
     "no format": ("FORMAT = 3", "tiles_format:FORMAT is of type int, not Format"),
     "no object": ("", ""),
+    "is_of": (OF_A_PACKAGE.format(priority=70, is_of="1 / 0"), "ZeroDivisionError"),
 }
 
 
@@ -628,6 +629,17 @@ def test_a_broken_package_is_named_and_stops_no_other_format(
     found = detect.read_problem(Request(source=path), told.append)
     assert found.kind == "a Python function"
     assert [text.startswith("tiles 1.2: ") and why in text for text in told] == [True]
+
+
+def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path: Path) -> None:
+    made = OF_A_PACKAGE.format(priority=70, is_of="True")
+    installed(
+        site,
+        made.replace("python_function.read_python_function", "lambda request: request.launches"),
+    )
+    error = complaint(lambda: problem(file(tmp_path, SOFTMAX + INPUTS)))
+    assert error.message.startswith("tiles 1.2 fails to read mine.py: AttributeError")
+    assert error.exit_code == 4
 
 
 TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
@@ -889,11 +901,44 @@ def test_overloads_are_listed(tmp_path: Path) -> None:
     assert problem(path, launch="over<<<1, 32>>>(x, o)", **asked).name == "over"
 
 
-@pytest.mark.parametrize("mark", ["cuda.jit", "triton.jit", "ct.kernel", "cute.jit"])
-def test_a_kernel_of_python_has_the_lines_that_launch_it(mark: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mark", "lines"),
+    [
+        ("cuda.jit", ("def run(x):", "k[grid, block](a, b, c)")),
+        ("triton.jit", ("def run(x):", "k[(blocks,)](a, b, c)")),
+        ("ct.kernel", ("def run(x):", "ct.launch(torch.cuda.current_stream(), (blocks,), k, (a")),
+        (
+            "wp.kernel",
+            (
+                "wp.init()",
+                "def run(a, b):",
+                "c = torch.empty_like(a)",
+                "dim=c.numel()",
+                "_torch(b)",
+            ),
+        ),
+        ("cute.jit", ("def run(a, b):", "k(from_dlpack(a), from_dlpack(b), from_dlpack(c))")),
+        ("tilelang.jit(out_idx=[-1])", ("kernel = k(a, b, c)", "out = kernel(x)")),
+    ],
+)
+def test_a_kernel_of_python_has_the_lines_that_launch_it(
+    mark: str, lines: tuple[str, ...], tmp_path: Path
+) -> None:
     path = file(tmp_path, f"@{mark}\ndef k(a, b, c):\n    c[0] = a[0]\n")
     error = complaint(lambda: problem(f"{path}:k"))
-    assert all(line in error.hint for line in ("try mine.py:run", "k[grid](x, out)"))
+    assert all(line in error.hint for line in ("try mine.py:run", *lines))
+
+
+@pytest.mark.parametrize("indent", ["", "    "])
+def test_a_file_that_loads_an_extension_has_the_lines_that_call_it(
+    indent: str, tmp_path: Path
+) -> None:
+    text = f"{indent}mod = tvm_ffi.cpp.load_inline(name='x', functions='add_one')\n"
+    path = file(tmp_path, ("def main():\n" if indent else "") + text)
+    error = complaint(lambda: problem(path))
+    assert "line " in error.message
+    assert "return mod.FUNCTION(x)" in error.hint
+    assert error.hint.endswith("outside of main()") == bool(indent)
 
 
 # Expressions.

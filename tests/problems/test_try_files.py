@@ -854,12 +854,14 @@ def test_headers_come_from_other_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said", "hint"),
     [
+        ("import no_such\ndef f(x): ...\ndef g(x): ...\n", "no_such, which is", "g"),
+        ("from ._ops import ops\ndef f(x): ...\n", "imports ._ops, which", "build the package"),
         ("def report():\n    print(1)\n", "takes no tensors", "profile -- python mine.py"),
         (
             "import triton\nfrom triton import language as tl\n@triton.jit\ndef k(x_ptr, n, "
             "B: tl.constexpr):\n    x = tl.load(x_ptr)\n",
             "no function that launches",
-            "k[grid](x, out)",
+            "k[(blocks,)](x_ptr, n, B=...)",
         ),
     ],
 )

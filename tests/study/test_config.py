@@ -42,10 +42,13 @@ def fails(capsys: Capsys, root: Path, *words: str) -> None:
     ("text", "words"),
     [
         ("[timing]\nrounds = 0", ["'timing.rounds': expected `int` >= 1"]),
+        ("[timing]\nrounds = true", ["'timing.rounds'", "int"]),
         (
             "[profiler]\nclock_control = 'bse'",
             ["'profiler.clock_control': invalid enum value 'bse'"],
         ),
+        ("gates = 3", ["'gates': expected a table, got `int`"]),
+        ("[gates", ["not valid TOML"]),
     ],
 )
 def test_a_wrong_setting_is_named(
@@ -53,6 +56,11 @@ def test_a_wrong_setting_is_named(
 ) -> None:
     make(tmp_path, {"baseline": GOOD}, config=text)
     fails(capsys, tmp_path, *words)
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    (tmp_path / "workbench.toml").write_text("")
+    assert read_config(tmp_path / "workbench.toml") == Config()
 
 
 def test_the_workspace_is_found_from_a_folder_below(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -98,6 +106,7 @@ TIME = '[[step.prediction]]\nfigure = "time"\n'
         (KEY, f'{KEY}\nchooses = ["basline"]', ["step 'b' chooses 'basline'", "'baseline'"]),
         (KEY, f'{KEY}\nchooses = ["b"]', ["step 'b' chooses 'b', no other step"]),
         (KEY, f'{KEY}\nchooses = "baseline"', ["'step 'b'.chooses': expected a list, got `str`"]),
+        (KEY, f"{KEY}\ncorrects = true", ["'step 'b'.corrects': expected `str`, got `bool`"]),
         (
             'variant = "b"',
             "variant = 3",
@@ -251,3 +260,10 @@ def test_its_row_says_that_it_was_not_collected_and_the_ladder_goes_on() -> None
 def test_a_build_of_the_ladder_does_not_ask_for_it(root: Path, capsys: Capsys) -> None:
     assert main(["build", "--json", "--project", str(root)]) == 0
     assert [b["variant"] for b in json.loads(capsys.readouterr().out)["builds"]] == ["baseline"]
+
+
+def test_a_package_is_named_by_a_string(root: Path) -> None:
+    path = root / "ablations" / "scale" / "ablation.toml"
+    path.write_text(path.read_text().replace('needs = "no-such-package"', "needs = 3"))
+    with pytest.raises(UsageError, match=r"'reference.needs'|needs"):
+        find_workspace(root).study()

@@ -117,7 +117,7 @@ def kept_cubins(folder: Path) -> dict[str, bytes]:
     for path in sorted(folder.rglob(CUBINS)):
         kept = json.loads(contents(path))
         for kernel in kept["report"]["kernels"]:
-            if kernel.get("code"):
+            if kernel["code"]:
                 binaries[kernel["code"]] = base64.b64decode(kept["cubin"])
     return binaries
 

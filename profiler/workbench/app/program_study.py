@@ -18,7 +18,7 @@ from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps
 from workbench.ncu.command import quoted
 from workbench.ncu.report_file import Launch
 from workbench.run.repository import repository_of
-from workbench.study.files import contents, write_bytes
+from workbench.study.files import contents, json_as_type, write_bytes
 from workbench.study.workspace import Workspace
 
 FOLDER, FILE = "programs", "study.json"
@@ -75,7 +75,7 @@ def require_study(
     if not path.exists():
         return ProgramStudy(command=tuple(command), check=check or "")
     try:
-        study: ProgramStudy = msgspec.json.decode(contents(path), type=ProgramStudy)
+        study: ProgramStudy = json_as_type(contents(path), ProgramStudy)
     except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"{path} is damaged: {error}", hint="delete it, and keep anew") from None
     for what, kept, asked in (

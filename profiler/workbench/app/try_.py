@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from workbench.study.config import Gates
 from workbench.study.files import (
     alone,
     contents,
+    json_data,
     require_inside,
     stands,
     write_bytes,
@@ -262,7 +262,7 @@ def as_script(path: Path) -> Path:
     if path.suffix != ".ipynb" or not path.is_file():
         return path
     try:
-        cells = json.loads(contents(path))["cells"]
+        cells = json_data(contents(path))["cells"]
         texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{path} is no notebook: {error}", hint="name one of Jupyter") from None

@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import msgspec
-from msgspec.structs import replace
 
 from workbench.cuda import nvcc, programs
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
 from workbench.cuda.programs import CompileError
 from workbench.errors import EnvironmentLacks, nearest
-from workbench.words import INSTALL, Count, Parameter
+from workbench.words import INSTALL, Parameter
 
 
-class BuiltKernel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One kernel as ptxas reports it; sizes in bytes, of which 0 is not written, registers per
-    thread.
+@dataclass(frozen=True)
+class KernelBuild:
+    """One kernel as ptxas reports it; sizes in bytes, registers per thread.
 
-    ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
-    collected, or of a kernel that the variant does not launch. ``compiler`` is named of a source
-    that nvcc or NVRTC may compile; else it is NVRTC.
+    ``code`` is the sha256 of its machine code (see ``cubin``); "" if it is not launched.
+    ``compiler`` is named where it need not be NVRTC.
     """
 
     kernel: str
-    registers: Count
-    shared_bytes: Count = 0
-    stack_bytes: Count = 0
-    spill_store_bytes: Count = 0
-    spill_load_bytes: Count = 0
-    source: str = ""
+    registers: int
+    shared_bytes: int
+    stack_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
     code: str = ""
     compiler: str = ""
 
 
-_SPILLS = ("stack_bytes", "spill_store_bytes", "spill_load_bytes")
+_SIZES = ("registers", "shared_bytes", "stack_bytes", "spill_store_bytes", "spill_load_bytes")
 _FUNCTION = re.compile(r"Function properties for (\S+)")
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -55,7 +52,7 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 _WARNING = re.compile(r"\bwarning\b|potential performance loss", re.IGNORECASE)
 
 
-def parse_log(log: str) -> tuple[list[BuiltKernel], list[str]]:
+def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
     """Resources per entry function, and the warnings, from an NVRTC and ptxas ``-v`` log."""
     entries: dict[str, dict[str, Any]] = {}
     warnings: list[str] = []
@@ -70,13 +67,13 @@ def parse_log(log: str) -> tuple[list[BuiltKernel], list[str]]:
             function = match[1]
         elif (match := _STACK.search(line)) and function in entries:
             numbers = map(int, match.groups())
-            entries[function].update(zip(_SPILLS, numbers, strict=True))
+            entries[function].update(zip(_SIZES[2:], numbers, strict=True))
         elif (match := _REGISTERS.search(line)) and entry:
             shared = _SHARED.search(line)
             entries[entry]["registers"] = int(match[1])
             entries[entry]["shared_bytes"] = int(shared[1]) if shared else 0
     # What the log does not name is zero.
-    builds = [BuiltKernel(kernel=name, **{"registers": 0, **e}) for name, e in entries.items()]
+    builds = [KernelBuild(name, **{**dict.fromkeys(_SIZES, 0), **e}) for name, e in entries.items()]
     return builds, warnings
 
 
@@ -90,25 +87,18 @@ def compiler_message(text: str) -> str:
     return "\n".join(kept[:40])
 
 
-NVRTC, PROGRAM = "nvrtc", "program"  # see ``cuda.kernel``
+NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
 KEPT_AS = 4  # how a kept cubin is written
 CUBINS = "*.build.json"  # in that folder
 
 
-class Compiled(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Compiled:
     arch: str
-    kernels: tuple[BuiltKernel, ...]
+    kernels: tuple[KernelBuild, ...]
     warnings: tuple[str, ...]
-
-
-class KeptCubin(msgspec.Struct):
-    """A build as workers of one measurement pass it on: data, of which nothing runs."""
-
-    report: Compiled
-    symbols: dict[str, str]
-    cubin: bytes
 
 
 def arch_of(major: int, minor: int) -> str:
@@ -141,10 +131,11 @@ class Source:
         report, code = self._compile(text, arch)
         if kept is not None:
             symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
-            whole = msgspec.json.encode(KeptCubin(report, symbols, bytes(code.code)))
+            cubin = base64.b64encode(bytes(code.code)).decode()
+            whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
             unfinished = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
             with suppress(OSError):  # it only saves time
-                unfinished.write_bytes(whole)
+                unfinished.write_bytes(whole.encode())
                 unfinished.replace(kept)
             with suppress(OSError):
                 unfinished.unlink()
@@ -171,12 +162,19 @@ class Source:
         if self.compiler == NVRTC:
             return self._by_nvrtc(text, arch)
         tool, why = nvcc.find(), ""
+        if self.compiler == NVCC and not tool:
+            raise EnvironmentLacks(
+                f"{self.path.name} asks for nvcc, and nvcc with a host compiler was not found",
+                hint="install the CUDA toolkit and g++, or leave compiler= out: NVRTC",
+            )
         name = virtual_name(self.path)
         try:
             if tool:
                 by_nvcc = partial(self._by_nvcc, tool, arch=arch)
                 return self._noting(*programs.compiled(f'#line 1 "{name}"\n{text}', by_nvcc))
         except nvcc.Refused as error:
+            if self.compiler == NVCC:
+                raise self._error(arch, error.log) from None
             why = f"{error.log.strip()}\n"
         try:
             by_nvrtc = partial(self._by_nvrtc, arch=arch)
@@ -260,7 +258,6 @@ class Source:
         builds = [
             replace(
                 build,
-                source=self.path.name,
                 code=digests.get(build.kernel, "") if build.kernel in launched else "",
                 compiler=by,
             )
@@ -333,12 +330,15 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
 
 
 def _restore(kept: Path) -> tuple[Compiled, Any] | None:
-    """Read what ``Source.compile`` wrote, else None."""
+    """Read what ``Source.compile`` wrote, else None: it is data, and nothing in it runs here."""
     from cuda.core import ObjectCode
 
     try:
-        saved = msgspec.json.decode(kept.read_bytes(), type=KeptCubin)
-    except msgspec.DecodeError:
+        saved = json.loads(kept.read_bytes())
+        report, cubin = saved["report"], base64.b64decode(saved["cubin"], validate=True)
+        kernels = tuple(KernelBuild(**kernel) for kernel in report["kernels"])
+        compiled = Compiled(report["arch"], kernels, tuple(report["warnings"]))
+        symbols = {name: symbol.encode() for name, symbol in saved["symbols"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
-    symbols = {name: symbol.encode() for name, symbol in saved.symbols.items()}
-    return saved.report, ObjectCode.from_cubin(saved.cubin, symbol_mapping=symbols)
+    return compiled, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from workbench.cuda.compiler import NVRTC, PROGRAM, Source
+from workbench.cuda.compiler import NVCC, NVRTC, PROGRAM, Source
 from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
@@ -45,12 +45,12 @@ def kernel(
     more finds no room beside it. Blocks of a ``cooperative`` launch may wait for each other: all
     run at once, or the driver refuses.
 
-    ``compiler`` is "nvrtc", or "program" for a file that has host code as well: nvcc compiles
-    that where it is installed, and NVRTC its device code elsewhere. Other folders of
+    ``compiler`` is "nvrtc", "nvcc", or "program" for a file that has host code as well: nvcc
+    compiles that where it is installed, and NVRTC its device code elsewhere. Other folders of
     headers are those of ``CPATH`` then.
     """
-    if compiler not in (NVRTC, PROGRAM):
-        raise UsageError(f"there is no compiler '{compiler}'", hint="nvrtc or program")
+    if compiler not in (NVRTC, NVCC, PROGRAM):
+        raise UsageError(f"there is no compiler '{compiler}'", hint="nvrtc, nvcc or program")
     if early_start and compiler != NVRTC:
         why = f"{name} has early_start: NVRTC alone is asked whether a kernel waits"
         raise UsageError(why, hint="leave compiler= out")

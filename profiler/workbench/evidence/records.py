@@ -14,11 +14,11 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from workbench.cuda.compiler import BuiltKernel as BuiltKernel
 from workbench.study.files import REPAIR
-from workbench.words import SCHEMA_VERSION, CheckResult, Count, NodeKind, Parameter, Regime, grouped
+from workbench.words import SCHEMA_VERSION, CheckResult, NodeKind, Parameter, Regime, grouped
 
 Number = int | float
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 # Of what is measured and cannot be negative, in any unit that is used.
 Measure = (
     Annotated[int, msgspec.Meta(ge=0, le=10**12)] | Annotated[float, msgspec.Meta(ge=0, le=1e12)]
@@ -62,6 +62,26 @@ class Provenance(Environment, frozen=True, kw_only=True, omit_defaults=True):
     workbench: str | None = None
     command: str | None = None
     ncu_command: str | None = None
+
+
+class BuiltKernel(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One kernel as ptxas reports it; sizes in bytes, of which 0 is not written, registers per
+    thread.
+
+    ``code`` is the sha256 of its machine code, without lines and names of files; "" is not
+    collected, or of a kernel that the variant does not launch. ``compiler`` is named of a source
+    that nvcc or NVRTC may compile; else it is NVRTC.
+    """
+
+    kernel: str
+    registers: Count
+    shared_bytes: Count = 0
+    stack_bytes: Count = 0
+    spill_store_bytes: Count = 0
+    spill_load_bytes: Count = 0
+    source: str
+    code: str = ""
+    compiler: str = ""
 
 
 class Build(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -150,6 +170,11 @@ class CaptureIndex(Record, frozen=True, kw_only=True, omit_defaults=True):
     provenance: Provenance
     resources: tuple[CapturedKernel, ...] | None = None
 
+    def __post_init__(self) -> None:
+        name = self.report
+        if not name or "/" in name or "\0" in name or name.startswith("."):
+            raise ValueError(f"has 'report' {name!a}, no file in the folder of reports")
+
     @property
     def was_flushed(self) -> bool:
         """Whether ncu emptied the caches before the capture: its inputs come from DRAM, not L2."""
@@ -186,6 +211,12 @@ class TracedLaunch(Record, frozen=True, kw_only=True, omit_defaults=True):
     stride: Annotated[int, msgspec.Meta(gt=0)]
     warp_starts: Ticks
     warp_lives: Ticks
+
+    def __post_init__(self) -> None:
+        blocks, rows = len(self.starts), -(-len(self.starts) // self.stride) * self.warps
+        lengths = (len(self.sms), len(self.lives), len(self.warp_starts), len(self.warp_lives))
+        if not rows or lengths != (blocks, blocks, rows, rows):
+            raise ValueError("has columns of different lengths, or none")
 
 
 class Timeline(Record, frozen=True, kw_only=True):
@@ -287,6 +318,14 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     by_events: tuple[Number, ...] = ()
     unchecked: bool = False
     refused_at: str = ""
+
+    def __post_init__(self) -> None:
+        rounds = len(self.microseconds)
+        for name in ("around", "mhz", "around_mhz"):
+            if len(getattr(self, name)) not in (0, rounds):
+                raise ValueError(f"has '{name}' of another length than 'microseconds', {rounds}")
+        if not rounds or self.calls < 1:
+            raise ValueError("has no rounds, or no calls")
 
     @property
     def settled(self) -> Series:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from workbench import bounds
 from workbench.errors import UsageError
 from workbench.evidence.records import (
     PACKED,
@@ -28,12 +29,15 @@ from workbench.evidence.records import (
     VariantRecord,
 )
 from workbench.study.files import (
+    Rank,
     compressed,
     contents,
     decompressed,
+    decompressed_beginning,
     disk_full,
     held,
     is_there,
+    json_as_type,
     listed,
     require_inside,
     stands,
@@ -120,6 +124,9 @@ CONTENT = b',"content":"'  # what stands in tables between their report's sha256
 _REPORT = re.compile(rb'"of":{[^}]*"report":"([0-9a-f]{64})"')
 EXCHANGED = "is not the file that was recorded"  # what another sha256 says
 
+_OWN_LINE = re.compile(rb'\n "schema_version": ([0-9]{1,9}),?$', re.MULTILINE)
+_FIRST = re.compile(rb'\s*\{\s*"schema_version"\s*:\s*([0-9]{1,9})\s*[,}]')
+
 
 class _Header(msgspec.Struct):
     schema_version: int
@@ -135,7 +142,8 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
     try:
         data = unpacked(path, data)
         require_schema(path, data, kind.schema)
-        return msgspec.json.decode(data, type=kind)
+        record: R = json_as_type(data, kind, besides=1)
+        return record
     except msgspec.ValidationError as error:
         raise UsageError(f"{path} is damaged: {error}", hint=kind.repair) from None
     except (msgspec.DecodeError, ValueError) as error:
@@ -145,7 +153,11 @@ def decode(path: Path, data: bytes, kind: type[R]) -> R:
 def require_schema(path: Path, data: bytes, newest: int = SCHEMA_VERSION) -> int:
     """The version of a file. Raises UsageError for one above ``newest``, or without any."""
     try:
-        version = msgspec.json.decode(data, type=_Header).schema_version
+        # As they are written; else all of it has to be read twice.
+        first = _FIRST.match(data) or _OWN_LINE.search(data)
+        if first is None:
+            header: _Header = json_as_type(data, _Header)
+        version = int(first[1]) if first else header.schema_version
     except msgspec.ValidationError:
         raise UsageError(
             f"{path} has no schema_version", hint="it is not evidence of the workbench"
@@ -187,7 +199,7 @@ def report_sha256(folder: EvidenceFolder, name: str) -> tuple[str | None, bool]:
     if not stands(path):
         return None, False
     try:
-        sha256 = _REPORT.search(decompressed(contents(path)))
+        sha256 = _REPORT.search(decompressed_beginning(contents(path)))
     except (UsageError, ValueError):
         return "", False
     return sha256[1].decode() if sha256 else "", False
@@ -230,7 +242,7 @@ def append(path: Path, *records: Record) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         try:
-            with held(handle, path):
+            with held(handle, Rank.FILE, path):
                 size = os.fstat(handle).st_size
                 torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
                 whole = b"\n" * torn + b"".join(lines)
@@ -255,9 +267,12 @@ def decode_lines(path: Path, data: bytes, kind: Any) -> tuple[list[Any], list[st
     for number, line in enumerate(data.split(b"\n"), start=1):
         if not line:
             continue
+        if len(parts) == bounds.BAD_LINES:
+            parts.append(f"{path.name} is not read from line {number} on: too many are damaged")
+            break
         try:
             require_schema(path, line)
-            records.append(msgspec.json.decode(line, type=kind))
+            records.append(json_as_type(line, kind, besides=1))
         except UsageError as error:
             parts.append(f"line {number} of {path.name} is passed over: {error.message}")
         except (msgspec.DecodeError, ValueError) as error:

@@ -11,10 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from workbench.errors import UsageError, unknown
-from workbench.ncu.catalog import GLOBAL_SECTORS, needed_metrics
+from workbench.errors import BadCapture, UsageError, unknown
+from workbench.ncu.catalog import GLOBAL_SECTORS, STALL_PREFIX, needed_metrics
 from workbench.ncu.disassembly import (
     INSTRUCTIONS,
     LINE_COUNTERS,
@@ -28,15 +26,18 @@ from workbench.ncu.disassembly import (
 from workbench.ncu.line_table import tables_in
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import (
+    CUT,
     Wanted,
     actions,
     extents,
     kernel_name,
+    limited,
     mangled_name,
     metric_names,
     metric_value,
     number,
 )
+from workbench.study.files import json_data
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,7 @@ RULE_COLUMNS = [
 ]
 SCOPES = {1: "local", 2: "global"}
 OPTIMIZATION = 2
+MOST = 2.0**63
 # What the SMs asked of L2, reads and writes, bulk copies among them; a sector has 32 bytes.
 L2_SECTORS, SECTOR_BYTES = "lts__t_sectors_srcunit_tex.sum", 32
 # In the message of a rule: all that tables have which are older than GLOBAL_SECTORS. Where nothing
@@ -133,25 +135,33 @@ class Decoded:
     def metrics(self) -> list[tuple[Any, ...]]:
         names = [*needed_metrics(), *stall_metrics(self.action).values()]
         every = ((name, metric_value(self.action, name)) for name in names)
-        return [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
+        numbers = [(name, *v) for name, v in every if v and not isinstance(v[0], str)]
+        if wrong := impossible(numbers):
+            raise BadCapture(f"{self.path} {wrong}", hint=CUT)
+        return numbers
 
     @cached_property
     def _counted(self) -> Counted:
         if self.action not in _counts:
-            _counts[self.action] = counted(self.action, tables_in(self.path))
+            tables = tables_in(self.path)
+            with limited(self.path):
+                _counts[self.action] = counted(self.action, tables)
         return _counts[self.action]
 
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:
-        return read_lines(self._counted)
+        with limited(self.path):
+            return read_lines(self._counted)
 
     @cached_property
     def calls(self) -> list[tuple[Any, ...]]:
-        return read_calls(self._counted)
+        with limited(self.path):
+            return read_calls(self._counted)
 
     @cached_property
     def code(self) -> Code | None:
-        return read_code(self._counted)
+        with limited(self.path):
+            return read_code(self._counted)
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:
@@ -180,7 +190,8 @@ class Decoded:
         )
 
 
-class KeptTables(msgspec.Struct, frozen=True, dict=True):
+@dataclass(frozen=True)
+class KeptTables:
     """One launch from a file of tables (see ``captures``), maybe kept without ``launched``."""
 
     kernel: str
@@ -189,18 +200,17 @@ class KeptTables(msgspec.Struct, frozen=True, dict=True):
     rules: list[tuple[str, str, str, str, str, float, list[tuple[str, float]]]]
     collected: frozenset[str]
     launched: Launched | None = None
-    instructions: msgspec.Raw = msgspec.Raw(b"null")
-    ranges: tuple[str, ...] = ()
-    calls: list[tuple[str, int, str, int]] = []  # none in older tables
+    instructions: bytes = b""
+    calls: list[tuple[str, int, str, int]] = field(default_factory=list)  # none in older tables
 
     @cached_property
     def code(self) -> Code | None:
         """Unpacked when it is asked for: most verbs do not look at it."""
-        kept = msgspec.json.decode(self.instructions)
+        kept = json_data(self.instructions or b"null")
         return unpacked(kept) if kept else None
 
     def has_opcode(self, opcode: str) -> bool:
-        return opcode.encode() in bytes(self.instructions)
+        return opcode.encode() in self.instructions
 
 
 # One launch as rows of the tables of ``Capture``, without the columns launch and kernel.
@@ -290,6 +300,14 @@ def _table(
 ) -> ColumnTable:
     rows = [(index, kernels[index], *row) for index, rows in enumerate(launches) for row in rows]
     return ColumnTable(rows, columns)
+
+
+def impossible(metrics: Iterable[tuple[Any, ...]]) -> str:
+    """Say what no counter can have: a number beyond 64 bits, or fewer than none; "" for nothing."""
+    for name, value, _ in metrics:
+        if not -MOST < value < MOST or (value < 0 and name.startswith(STALL_PREFIX)):
+            return f"has '{name}' {value:g}, which is impossible"
+    return ""
 
 
 def read_lines(counters: Counted) -> list[tuple[Any, ...]]:

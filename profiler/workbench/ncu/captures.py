@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
 from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder, digest_of
-from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables
+from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
 from workbench.ncu.disassembly import packed
 from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
 from workbench.study.files import (
@@ -26,13 +26,15 @@ from workbench.study.files import (
     contents,
     decompressed,
     is_there,
+    json_data,
     stands,
     write_bytes,
 )
 
 LaunchTables = list[tuple[Tables, Sequence[str]]]
 LAUNCHES = b'","launches":'  # what stands between the checksum and the launches
-NO_ESTIMATE = b",NaN,", b',"NaN",'  # of a rule, as it is kept and as msgspec reads it
+# What begins a launch, and its last part, four fifths of it. No string of JSON holds a bare quote.
+LAUNCH, INSTRUCTIONS = b'{"kernel":', b',"instructions":'
 
 
 class Unusable(ValueError):
@@ -73,7 +75,7 @@ def capture_of(every: LaunchTables, wanted: Wanted, report: Path) -> Capture:
 
 
 # By checksum: the shapes of a ladder share reports, and each is asked for on its own.
-_unpacked: dict[str, LaunchTables] = {}
+_unpacked: dict[bytes, LaunchTables] = {}
 
 
 def _read(path: Path, report: Path, sha256: str) -> LaunchTables:
@@ -81,22 +83,33 @@ def _read(path: Path, report: Path, sha256: str) -> LaunchTables:
     if not stands(path):
         raise Unusable("is missing, and its report too")
     try:
-        head, _, body = decompressed(contents(path)).partition(LAUNCHES)
-        kept = json.loads(head + b'"}')
-        if sha256 not in ("", kept["of"]["report"]):
+        text = decompressed(contents(path))
+        head, _, rest = text.partition(CONTENT)
+        of = json_data(head + b"}")["of"]["report"]
+        if sha256 not in ("", of):
             raise Unusable(f"is of another report than {report.name}")
-        checksum = hashlib.sha256(body).hexdigest()
-        if checksum != kept["content"]:
+        checksum, _, body = rest.partition(LAUNCHES)
+        if hashlib.sha256(body).hexdigest().encode() != checksum:
             raise Unusable(EXCHANGED)
         if checksum not in _unpacked:
-            text = body[:-1].replace(*NO_ESTIMATE)
-            launches = msgspec.json.decode(text, type=list[KeptTables], strict=False)
-            _unpacked[checksum] = [(tables, tables.ranges) for tables in launches]
+            _unpacked[checksum] = list(_launches(body[:-1]))
         return list(_unpacked[checksum])
     except Unusable:
         raise
-    except (WorkbenchError, msgspec.DecodeError, ValueError, LookupError, TypeError) as error:
+    except (WorkbenchError, ValueError, LookupError, TypeError) as error:
         raise Unusable(f"cannot be read: {error}") from None
+
+
+def _launches(body: bytes) -> Iterator[tuple[KeptTables, Sequence[str]]]:
+    """Raises as ``json_data``."""
+    texts = body[1:-1].removeprefix(LAUNCH).split(b"," + LAUNCH) if body != b"[]" else []
+    for text in texts:
+        head, _, instructions = text.removesuffix(b"}").partition(INSTRUCTIONS)
+        launch = json_data(LAUNCH + head + b"}", finite=False)  # rules without estimates
+        tables = msgspec.convert({**launch, "instructions": instructions}, KeptTables)
+        if wrong := impossible(tables.metrics):
+            raise Unusable(wrong)
+        yield tables, launch["ranges"]
 
 
 def _packed(tables: LaunchTables, report: Path) -> bytes:

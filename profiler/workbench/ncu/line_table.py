@@ -11,7 +11,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from workbench import bounds
 from workbench.cuda.cubin import MAGIC, sections
+from workbench.errors import BadCapture
 from workbench.evidence.store import digest_of
 from workbench.study.files import decompressed_pieces
 
@@ -179,6 +181,8 @@ def _program(data: bytes, strings: bytes) -> list[LineTable]:
         name = head.files[state.file - 1] if 0 < state.file <= len(head.files) else ""
         function = _name(strings, state.function) if state.inlined_at else ""
         every.append(LineEntry(state.address, Frame(name, state.line, function), state.inlined_at))
+        if len(every) > bounds.LINE_ROWS:
+            raise ValueError("a line table with too many rows")
     parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
     from_zero = (
         tuple(row._replace(address=row.address - sequence[0].address) for row in sequence)
@@ -253,12 +257,37 @@ def tables_in(path: Path) -> list[LineTable]:
 
 @lru_cache(maxsize=4)
 def _tables(path: Path, digest: str) -> list[LineTable]:
-    content = b"".join(decompressed_pieces(path))
-    tables: list[LineTable] = []
+    content = _content(path)
+    line_tables_found: list[LineTable] = []
+    left = bounds.LINE_BYTES
     start = content.find(MAGIC)
     while start >= 0:
         with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
-            parts = {section.name: section.body for section in sections(content, start)}
-            tables += line_tables(parts.get(LINES, b""), parts.get(STRINGS, b""))
+            tables = _lines(content, start)
+            lines = tables.get(LINES, b"")
+            left -= len(lines)
+            if left > 0:
+                line_tables_found += line_tables(lines, tables.get(STRINGS, b""))
         start = content.find(MAGIC, start + len(MAGIC))
-    return tables
+    return line_tables_found
+
+
+def _content(path: Path) -> bytes:
+    """Uncompressed; empty where that is more than can be looked through."""
+    held, size = [], 0
+    try:
+        for piece in decompressed_pieces(path):
+            size += len(piece)
+            if size > bounds.LINES_IN:
+                return b""
+            held.append(piece)
+    except (OSError, BadCapture):
+        return b""
+    return b"".join(held)
+
+
+def _lines(content: bytes, start: int) -> dict[str, bytes]:
+    """The sections of the lines, by name. Raises ValueError, IndexError or struct.error."""
+    return {
+        s.name: s.body for s in sections(content, start) if s.name in (LINES, STRINGS) and s.body
+    }

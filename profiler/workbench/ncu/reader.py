@@ -1,19 +1,33 @@
-"""Opens reports through NVIDIA's ``ncu_report``: the only module that imports it."""
+"""Opens reports through NVIDIA's ``ncu_report``: the only module that imports it.
+
+A damaged report can keep ``ncu_report`` busy for ever, or crash it. It is native code that lets no
+other Python run, so only a handler of the C library is heard meanwhile; it can do no more than say
+so and leave. A child process would have to read every report twice. ``faulthandler`` ends a process
+too, but with exit code 1: "the answer is no".
+"""
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import math
-from collections import Counter, deque
-from collections.abc import Sequence
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+from workbench import bounds
+from workbench.children import temporary_folder
 from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel
 from workbench.evidence.store import digest_of
 from workbench.ncu.command import lasting_kernel, nvtx_ranges
-from workbench.study.files import decompressed_pieces
+from workbench.study.files import check_compressed
 
 T = TypeVar("T")
 # Launches of a report: those of one workbench range, those of some indices, or all.
@@ -28,8 +42,8 @@ def load(path: Path) -> Any:
     if not path.is_file():
         raise BadCapture(f"there is no capture {path}", hint="profile the variant again")
     try:
-        deque(decompressed_pieces(path), maxlen=0)  # ncu_report would crash over a part of it
-        context = ncu_report.load_report(str(path))
+        check_compressed(path)
+        context = ncu_report.load_report(utf8_path(path))
         context.num_ranges()
     except BadCapture:
         raise
@@ -38,6 +52,20 @@ def load(path: Path) -> Any:
             f"{path} is not a readable Nsight Compute report: {error}", hint=CUT
         ) from None
     return context
+
+
+_links = ExitStack()  # ncu_report goes on reading the file until the end
+atexit.register(_links.close)
+
+
+def utf8_path(path: Path) -> str:
+    """A name of the file that ncu_report takes: it refuses what is not UTF-8."""
+    with suppress(UnicodeEncodeError):
+        return str(path).encode().decode()
+    folder = _links.enter_context(temporary_folder())
+    link = folder / f"report{path.suffix}"
+    link.symlink_to(path.absolute())
+    return str(link)
 
 
 def open_report(path: Path) -> Any:
@@ -62,7 +90,8 @@ def launches(path: Path) -> list[tuple[Any, list[str]]]:
         return _read_launches(path)
     digest = digest_of(path)
     if digest not in _opened:
-        _opened[digest] = _read_launches(path)
+        with limited(path):
+            _opened[digest] = _read_launches(path)
     return _opened[digest]
 
 
@@ -155,6 +184,47 @@ def launches_by_range(path: Path) -> dict[str, int]:
     except Exception as error:
         raise BadCapture(f"{path.name} cannot be read: {error}", hint=CUT) from error
     return dict(Counter(names))
+
+
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+@contextmanager
+def limited(path: Path) -> Iterator[None]:
+    """Ends the process as ``BadCapture`` would where a report crashes or busies its reader."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    slow, broken = _said(path, "comes to no end with"), _said(path, "breaks down over")
+    # With as little as can be left to do: memory may be in disorder when it is called.
+    handler = _HANDLER(lambda number: _leave(slow if number == signal.SIGPROF else broken))
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    libc.signal.restype = ctypes.c_void_p
+    entry = ctypes.cast(handler, ctypes.c_void_p)
+    before = {number: libc.signal(number, entry) for number in (signal.SIGPROF, *CRASHES)}
+    signal.setitimer(signal.ITIMER_PROF, bounds.REPORT_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        for number, previous in before.items():
+            libc.signal(number, previous)
+
+
+def _said(path: Path, what: str) -> bytes:
+    return (
+        f"error: {ascii(str(path))[1:-1]} is damaged: ncu_report {what} it\n"
+        "hint: copy it again from where it was made, or profile again\n"
+    ).encode()
+
+
+def _leave(text: bytes) -> None:
+    try:
+        os.write(2, text)
+    finally:
+        os._exit(BadCapture.exit_code)
 
 
 SHARED = "launch__shared_mem_per_block"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from typing import Any
 from workbench.errors import UsageError, nearest
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
-from workbench.study.files import decompressed_pieces, for_shell, no_file, stands
+from workbench.study.files import decompressed_pieces, for_shell
 from workbench.study.foreign_files import kind_of
 from workbench.words import shown
 
 SUFFIXES = (".ncu-rep", ".ncu-repz")
 KINDS = {0: "kernel", 1: "range", 2: "command list", 3: "graph"}
 OPTIONS = ("--set", "--clock-control", "--cache-control", "--replay-mode")
+OVERLAP = 4096
 _VARIANT = re.compile(r"\w+(\[.*\])?", re.DOTALL)
 _VERSION = re.compile(rb"Nsight Compute[ A-Za-z]*\x12.(20\d\d\.\d+\.\d+)", re.DOTALL)
 _COMMAND = re.compile(rb"[/\\]n(?:v-nsight-cu-cli|cu)(?:\.exe)? (--?[A-Za-z][ -~]*)")
@@ -74,21 +75,30 @@ def is_report(argument: str) -> bool:
     """Whether an argument of a verb names a report rather than a variant."""
     if argument.endswith(SUFFIXES):
         return True
-    return stands(argument) and not _VARIANT.fullmatch(argument)
+    stands = _is_file(Path(argument)) or _is_file(Path(argument), Path.is_dir)
+    return stands and not _VARIANT.fullmatch(argument)
+
+
+def _is_file(path: Path, question: Callable[[Path], bool] = Path.is_file) -> bool:
+    try:
+        return question(path)
+    except (OSError, ValueError):  # too long for a file, or with a zero byte in it
+        return False
 
 
 def require_file(path: Path) -> None:
     """Raises UsageError for what is no readable file, naming the nearest report beside it, and for
     a file that is known to be another tool's.
     """
-    if no_file(path):
+    is_dangling = path.is_symlink() and not path.exists()
+    if not _is_file(path) and not (is_dangling and kind_of(path)):
         folder = path if path.is_dir() else path.parent
-        reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if p.is_file()]
+        reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
         raise UsageError(
             f"{path} is a folder" if path.is_dir() else f"there is no file {path}",
             hint=nearest(str(path), reports) if reports else "there is no report in that folder",
         )
-    if not os.access(path, os.R_OK):
+    if _is_file(path) and not os.access(path, os.R_OK):
         raise UsageError(
             f"{path} may not be read by you",
             hint=f"`chmod u+r {for_shell(path)}`, or ask its owner",
@@ -135,12 +145,23 @@ def read_report(path: Path) -> Report:
     return Report(path, launches, gpus, capability, *_written_by(path))
 
 
+def chunks(path: Path) -> Iterator[bytes]:
+    """The uncompressed content in overlapping pieces, so that no text is cut in two."""
+    kept = b""
+    for piece in decompressed_pieces(path):
+        yield kept + piece
+        kept = piece[-OVERLAP:]
+
+
 def _written_by(path: Path) -> tuple[str, dict[str, str]]:
-    """The version of ncu and the options of its command line, as its report has them in text."""
-    content = b"".join(decompressed_pieces(path))
-    version, command = _VERSION.search(content), _COMMAND.search(content)
-    options = parse_options(command[1].decode("ascii", "replace")) if command else {}
-    return version[1].decode() if version else "", options
+    version = ""
+    options: dict[str, str] = {}
+    for piece in chunks(path):
+        if not version and (match := _VERSION.search(piece)):
+            version = match[1].decode()
+        if not options and (match := _COMMAND.search(piece)):
+            options = parse_options(match[1].decode("ascii", "replace"))
+    return version, options
 
 
 def parse_options(command: str) -> dict[str, str]:

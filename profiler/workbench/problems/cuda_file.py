@@ -37,7 +37,7 @@ WHOLE = {*NUMBERS} - {"float", "double", "bool"}
 def read_cuda_file(request: Request) -> Problem:
     """Raises UsageError where launch, inputs, outputs or reference are missing or misfit."""
     path = request.source
-    require_readable(path)
+    require_readable(path, bounds.SOURCE)
     source, files = gathered(path)
     text = expand_includes(path, errors="replace")
     kernels = entries(text) or entries(readable_text(path))  # a header may be no C++

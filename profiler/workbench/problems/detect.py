@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import entry_points
 
-from workbench.errors import UsageError
+from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.problems import (
     cuda_file,
     flashinfer_bench,
@@ -54,11 +54,11 @@ def formats(tell: Tell) -> list[Format]:
 
 def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
     """The problem that was asked for, under a name that a study can have. Raises UsageError, with a
-    way out, for what is of no format.
+    way out, for what is of no format, and ToolFailed where the format of a package breaks.
     """
     request = replace(request, source=require(request.source))
     all_formats = formats(tell)
-    chosen = next((one for one in all_formats if one.is_of(request)), None)
+    chosen = next((one for one in all_formats if _is_of(one, request, tell)), None)
     if chosen is None:
         raise _of_none(request, all_formats)
     for option in OPTIONS:
@@ -69,9 +69,27 @@ def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
                 f"{name} says nothing to {chosen.label}, as {request.source.name} is one",
                 hint=f"it belongs to {' or '.join(others)}; leave it out",
             )
-    problem = chosen.read(request)
+    try:
+        problem = chosen.read(request)
+    except Exception as error:
+        if isinstance(error, WorkbenchError) or not chosen.package:
+            raise
+        raise ToolFailed(
+            f"{chosen.package} fails to read {request.source.name}: {in_words(error)}",
+            hint=f"report it to its authors, or uninstall it: pip uninstall {chosen.package}",
+        ) from error
     name = request.name or study_name(problem.name)
     return replace(problem, name=name, kind=problem.kind or chosen.label)
+
+
+def _is_of(candidate: Format, request: Request, tell: Tell) -> bool:
+    try:
+        return candidate.is_of(request)
+    except Exception as error:
+        if isinstance(error, WorkbenchError) or not candidate.package:
+            raise
+        tell(f"{candidate.package}: {candidate.label} is left out: {in_words(error)}")
+        return False
 
 
 def _of_none(request: Request, all_formats: list[Format]) -> UsageError:

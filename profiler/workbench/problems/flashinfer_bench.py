@@ -31,7 +31,7 @@ from workbench.problems.user_files import (
     study_name,
     with_references,
 )
-from workbench.study.files import read_text
+from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
 
 MOST_SHAPES = 8  # of a definition's workloads, which may be hundreds
@@ -153,8 +153,8 @@ def read_flashinfer_bench(request: Request) -> Problem:
 
 def _required(text: bytes, kind: type[S], where: str) -> S:
     try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:
+        return json_as_type(text, kind)  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, ValueError) as error:
         called = kind.__name__.lower()
         raise UsageError(
             f"{where} is no {called} of FlashInfer-Bench: {error}",

@@ -116,7 +116,7 @@ def _task(path: Path) -> TaskSpec:
         raise EnvironmentLacks(
             f"{path} is YAML, and PyYAML is not installed", hint=INSTALL
         ) from None
-    text = read_text(path)
+    text = read_text(path, bounds.SETTINGS)
     try:
         task = msgspec.convert(yaml.safe_load(text), TaskSpec)
     except msgspec.ValidationError as error:
@@ -155,7 +155,7 @@ def _files(sources: dict[str, str], folder: Path, submission: Path) -> dict[str,
             )
         require_readable(file, bounds.BESIDE)
         contents[name] = file.read_bytes()
-    return contents | {SUBMITTED: read_text(submission).encode()}
+    return contents | {SUBMITTED: read_text(submission, bounds.SOURCE).encode()}
 
 
 def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from workbench import bounds
 from workbench.cuda.programs import Item, items
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
@@ -57,7 +58,7 @@ def host_functions(text: str) -> dict[str, str]:
 def is_of(request: Request) -> bool:
     if request.source.suffix not in (".cu", ".cuh") or request.launch:
         return False
-    require_readable(request.source)
+    require_readable(request.source, bounds.SOURCE)
     hosts = host_functions(readable_text(request.source))
     return any(name in hosts for name in ([request.function] if request.function else USUAL))
 

@@ -8,10 +8,12 @@ with where ``--vs`` names nothing else.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from workbench.errors import UsageError, nearest, unknown
+from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
     Made,
@@ -28,6 +30,8 @@ from workbench.problems.user_files import (
     required_parameters,
     with_references,
 )
+from workbench.study.files import stands
+from workbench.study.front_ends import how_to_install
 from workbench.words import Parameter
 
 INPUTS, REFERENCE = "inputs", "reference"
@@ -37,16 +41,68 @@ JIT = (
     *("cuda.jit", "ct.kernel", "cute.kernel", "cute.jit", "wp.kernel", "tilelang.jit"),
 )
 FILE = "_given"
+LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
+WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
 MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
-LAUNCHED = """add a function that launches it, and try {file}:run
-    def run(x):
-        out = torch.empty_like(x)
-        {kernel}[grid](x, out)  # or as its package launches kernels
-        return out"""
+# By decorator: the call that launches, what makes an array of a tensor, and a line before it.
+STREAM = "torch.cuda.current_stream()"
+LAUNCHES = {
+    "triton": ("{kernel}[(blocks,)]({names})", "", "import torch"),
+    "ct.": (f"ct.launch({STREAM}, (blocks,), {{kernel}}, ({{names}}))", "", "import torch"),
+    "wp.": (
+        "wp.launch({kernel}, dim={out}.numel(), inputs=[{names}], "
+        f"stream=wp.stream_from_torch({STREAM}))",
+        "wp.from_torch",
+        "wp.init()",
+    ),
+    "cute.": ("{kernel}({names})", "from_dlpack", "from cutlass.cute.runtime import from_dlpack"),
+    "tilelang.": ("out = kernel(x)", "", "kernel = {kernel}({names})"),
+    "": ("{kernel}[grid, block]({names})", "", "import torch"),
+}
+LAUNCHED = """add these lines, and try {file}:run
+    {before}
+    def run({x}):
+        {out} = torch.empty_like({first})
+        {call}
+        return {out}"""
 
 
 def read_python_function(request: Request) -> Problem:
-    """Raises UsageError for a file without a function or inputs, or with several functions."""
+    """Raises UsageError for a file without a function or inputs, or with several functions, and
+    EnvironmentLacks if it also imports what is not installed.
+    """
+    try:
+        return _read(request)
+    except UsageError as error:
+        if not request.elsewhere:
+            require_imports(request.source, f"; then {error.hint}" if error.hint else "")
+        raise
+
+
+def require_imports(path: Path, then: str) -> None:
+    """Raises EnvironmentLacks for the first import at the top of a file that nothing provides."""
+    beside = {p.stem for folder in (path.parent, *path.parents[:3]) for p in folder.glob("*")}
+    for node in parsed(path).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            first, local = node.module.partition(".")[0], path.parents[node.level - 1]
+            if not any(stands(local / name) for name in (first, f"{first}.py")):
+                raise EnvironmentLacks(
+                    f"{path.name} imports .{node.module}, which is not there",
+                    hint=f"build the package first: what it builds is .{node.module}{then}",
+                )
+        for name in names:
+            first = name.partition(".")[0]
+            if first not in (*beside, *WITH_TORCH, *sys.modules) and not find_spec(first):
+                raise EnvironmentLacks(
+                    f"{path.name} imports {name}, which is not installed here",
+                    hint=f"{how_to_install(name)}{then}",
+                )
+
+
+def _read(request: Request) -> Problem:
     path = request.source
     tree = parsed(path)
     function = pick(path, tree, request.function)
@@ -136,8 +192,18 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     if kernels := [node for node in defined.values() if is_kernel(node)]:
         raise UsageError(
             f"{path.name} has no function that launches its kernels",
-            hint=LAUNCHED.format(file=path.name, kernel=kernels[-1].name),
+            hint=launched(path, kernels[-1]),
         )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made, target = ast.unparse(node.value.func), ast.unparse(node.targets[0])
+            if made.rpartition(".")[2] in LOADING:
+                hint = wrapped(path, f"{target}.FUNCTION")
+                where = "" if node in tree.body else f", with {target} made outside of main()"
+                raise UsageError(
+                    f"{path.name} defines no function to try; line {node.lineno} loads {target}",
+                    hint=f"{hint}{where}",
+                )
     raise UsageError(
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
@@ -151,7 +217,7 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
         other = f"name that function: {', '.join(candidates)}" if candidates else ""
         raise UsageError(
             f"{path.name}:{wanted} is a kernel, which a function of Python launches",
-            hint=other or LAUNCHED.format(file=path.name, kernel=wanted),
+            hint=other or launched(path, kernel),
         )
     name, _, attribute = wanted.partition(".")
     if name in classes(tree) and attribute in ("", "apply", "forward"):
@@ -167,6 +233,20 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
     if wanted not in bound(tree):
         raise unknown(f"function of {path.name}", wanted, candidates)
     return wanted
+
+
+def launched(path: Path, kernel: ast.FunctionDef) -> str:
+    """Return the function to write for a kernel that none launches."""
+    marks = " ".join(map(ast.unparse, kernel.decorator_list))
+    call, array, before = next(lines for mark, lines in LAUNCHES.items() if mark in marks)
+    args = kernel.args.args
+    constant = [a.annotation is not None and "constexpr" in ast.unparse(a.annotation) for a in args]
+    names = [f"{a.arg}=..." if c else a.arg for a, c in zip(args, constant, strict=True)]
+    inputs, out = (names[:-1], names[-1]) if array and names[1:] else (["x"], "out")
+    words = {"file": path.name, "kernel": kernel.name, "x": ", ".join(inputs), "out": out}
+    words["names"] = ", ".join(f"{array}({name})" if array else name for name in names)
+    text = LAUNCHED.replace("{call}", call).replace("{before}", before)
+    return text.format(first=inputs[0], **words)
 
 
 def _launches(node: ast.FunctionDef) -> bool:

@@ -43,7 +43,12 @@ LAUNCH_HINT = (
     "bytes of shared memory, in terms of inputs, x.shape[0], x.numel() and cdiv(a, b)"
 )
 _LAUNCH = re.compile(r"\s*([\w:<>,\s]+?)\s*(?:<<<(.*)>>>|\[(.*?)\])\s*(\(.*\))\s*", re.DOTALL)
+_ARITHMETIC = (
+    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.BinOp, ast.UnaryOp),
+    *(ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Subscript, ast.Attribute, ast.Call),
+)
 _FUNCTIONS = ("cdiv", "min", "max")
+_METHODS = ("numel", "size", "stride", "element_size", "shape")
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,7 @@ def read_launch(text: str, names: Collection[str]) -> tuple[str, str, list[str]]
     extents = node.func.slice
     if not isinstance(extents, ast.Tuple) or len(extents.elts) not in (2, 3):
         raise UsageError(f"--launch '{text}' gives no grid and block", hint=LAUNCH_HINT)
-    _check_names(f"--launch '{text}'", (*extents.elts, *node.args), names, LAUNCH_HINT)
+    _check_sizes(f"--launch '{text}'", (*extents.elts, *node.args), names, LAUNCH_HINT)
     kernel = match[1].strip() if match else ast.unparse(node.func.value)
     return kernel, ", ".join(map(ast.unparse, extents.elts)), [*map(ast.unparse, node.args)]
 
@@ -179,19 +184,23 @@ def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
             f"--output '{text}': '{node.func.id}' makes no output", hint=nearest(node.func.id, LIKE)
         )
     dtype = _dtype(f"--output '{text}'", node)
-    _check_names(f"--output '{text}'", node.args, names, hint)
+    _check_sizes(f"--output '{text}'", node.args, names, hint)
     parts = [ast.unparse(piece) for piece in node.args]
     parts += [f"dtype=torch.{dtype}"] if dtype else []
     parts += [] if node.func.id.endswith("_like") else ["device='cuda'"]
     return name, f"torch.{node.func.id}({', '.join(parts)})"
 
 
-def _check_names(option: str, parts: Iterable[ast.expr], names: Collection[str], hint: str) -> None:
-    """Raises UsageError for what is neither an input nor an output before it."""
+def _check_sizes(option: str, parts: Iterable[ast.expr], names: Collection[str], hint: str) -> None:
+    """Raises UsageError for anything but sizes, numbers, arithmetic and inputs."""
     for node in (node for expression in parts for node in ast.walk(expression)):
+        wrong = ""
         if isinstance(node, ast.Name) and node.id not in {*names, *_FUNCTIONS}:
-            why = f"'{node.id}' is no input or output; {nearest(node.id, names)}"
-            raise UsageError(f"{option}: {why}", hint=hint)
+            wrong = f"'{node.id}' is no input or output; {nearest(node.id, names)}"
+        elif not isinstance(node, _ARITHMETIC) or getattr(node, "attr", "shape") not in _METHODS:
+            wrong = f"'{ast.unparse(node)}' is no size, number or input"
+        if wrong:
+            raise UsageError(f"{option}: {wrong}", hint=hint)
 
 
 def literal(value: object) -> str:
@@ -217,7 +226,7 @@ ABOVE, MOST_FOLDERS = 5, 1000  # that are searched for a header
 
 def parsed(path: Path) -> ast.Module:
     """Raises UsageError for what is no file or no Python, with the user's own line."""
-    text = read_text(path)
+    text = read_text(path, bounds.SOURCE)
     try:
         return ast.parse(text, filename=str(path))
     except SyntaxError as error:
@@ -293,7 +302,7 @@ def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
         if no_file(file):
             continue
         if file.suffix in TEXT:
-            require_readable(file)
+            require_readable(file, bounds.SOURCE)
         elif file.stat().st_size > bounds.BESIDE:
             continue
         if name == STUDY_FILE:

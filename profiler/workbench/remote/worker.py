@@ -37,17 +37,14 @@ from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
 from workbench.study.config import Config
-from workbench.study.files import PART, require_inside
+from workbench.study.files import PART, json_as_type, require_inside
 from workbench.study.params import with_derived
 from workbench.study.sources import COMPILING
 from workbench.study.workspace import CONFIG_FILE, find_workspace, including
 from workbench.words import Parameter
 
 HEAD = "head.json"
-BAD_ZIP = (
-    *(zipfile.BadZipFile, zlib.error, msgspec.DecodeError),
-    *(OSError, EOFError, RuntimeError, TypeError, ValueError),
-)
+BAD_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, TypeError, ValueError)
 
 H = TypeVar("H", bound=msgspec.Struct)
 
@@ -112,7 +109,7 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
                 raise ValueError("a file is compressed")
             files = {entry.filename: archive.read(entry) for entry in entries}
-        head: H = msgspec.json.decode(files.pop(HEAD, b""), type=kind)
+        head: H = json_as_type(files.pop(HEAD, b""), kind)
     except BAD_ZIP as error:
         raise ToolFailed(f"a zip cannot be read: {error}") from None
     return head, files

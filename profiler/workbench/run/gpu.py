@@ -303,7 +303,7 @@ def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: Non
     """Give the first of the GPUs that no other process of this user holds, as soon as there is one.
     ``note`` reports that it waits.
     """
-    from workbench.study.files import held
+    from workbench.study.files import Rank, held
 
     locks = own_folder() / "cards"
     locks.mkdir(exist_ok=True)
@@ -313,7 +313,7 @@ def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: Non
             with ExitStack() as stack:
                 stack.callback(os.close, handle)
                 try:
-                    stack.enter_context(held(handle, locks, wait=False))
+                    stack.enter_context(held(handle, Rank.GPU, locks, wait=False))
                 except BlockingIOError:
                     continue
                 yield gpu

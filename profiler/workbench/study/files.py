@@ -1,21 +1,27 @@
 """Reads and writes files within bounds, whoever wrote them.
 
-TOML is read strictly, so that a misspelt key never passes for a setting. Nothing is written through
-a link out of the workspace, and only files that are recorded as the workbench's own are deleted.
+TOML is read strictly, so that a misspelt key never passes for a setting; JSON without a key twice,
+not too deep, and not too large for memory; and of a compressed file no more than its size can hold:
+a small one may claim to hold all the memory there is. Nothing is written through a link out of the
+workspace, and only files that are recorded as the workbench's own are deleted.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import re
-import secrets
 import stat
+import tempfile
+import threading
 import time
 import tomllib
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from enum import IntEnum
 from functools import partial
 from glob import escape
 from pathlib import Path
@@ -31,9 +37,17 @@ from workbench.errors import BadCapture, EnvironmentLacks, UsageError, nearest
 
 Filled = TypeVar("Filled")
 REPAIR = "restore it, or delete it and measure again"  # of evidence
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\")  # bytes that $'...' leaves as they are
+_KEY = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
+_DEEP_KEY = re.compile(rf"""(?<![\w"'-])(?:{_KEY}[ \t]*\.[ \t]*){{{bounds.KEY_PARTS}}}""")
 
 
-stands = os.path.lexists  # whether there is anything of that name, be it a link to nothing
+def stands(path: Path) -> bool:
+    """Whether there is anything of that name, be it a folder or a link to nothing."""
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a name with a zero byte
+        return False
 
 
 def no_file(path: Path) -> str:
@@ -42,7 +56,7 @@ def no_file(path: Path) -> str:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return "is a link to nothing" if path.is_symlink() else "is not there"
-    except ValueError:  # with a zero byte
+    except ValueError:
         return "is no name of a file"
     except OSError as error:
         return "is a link in a loop" if error.errno == errno.ELOOP else str(error.strerror)
@@ -81,13 +95,14 @@ def is_there(path: Path) -> bool:
         return stat.S_ISREG(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise unreadable(path, error) from None
 
 
-def unreadable(path: Path, error: OSError) -> EnvironmentLacks:
+def unreadable(path: Path, error: OSError | ValueError) -> EnvironmentLacks:
+    why = (error.strerror if isinstance(error, OSError) else "") or str(error)
     return EnvironmentLacks(
-        f"{path} cannot be read: {error.strerror or error}",
+        f"{path} cannot be read: {why}",
         hint="`ls -ld` says who may read it; nothing was written on its account",
     )
 
@@ -101,11 +116,11 @@ def contents(path: Path, repair: str = REPAIR) -> bytes:
         raise unreadable(path, error) from None
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, most: int = bounds.FILE) -> str:
     """Raises UsageError for what is no file, is too large, may not be read, or is not UTF-8: with
     the byte.
     """
-    require_readable(path)
+    require_readable(path, most)
     try:
         return source_text(path, str(path))
     except OSError as error:
@@ -120,7 +135,11 @@ def readable_text(path: Path) -> str:
 
 
 def for_shell(path: str | Path) -> str:
-    return quote(str(path))
+    """The path as a shell reads it, also one that is not UTF-8 or has a line break."""
+    if str(path).isprintable():
+        return quote(str(path))
+    plain = (chr(b) if b in _PLAIN else f"\\x{b:02x}" for b in os.fsencode(path))
+    return f"$'{''.join(plain)}'"
 
 
 def is_plain_name(name: str) -> bool:
@@ -134,11 +153,20 @@ def is_plain_name(name: str) -> bool:
 
 def read_toml(path: Path) -> dict[str, object]:
     """Raises UsageError naming the file for what cannot be read, or is not TOML."""
-    text = read_text(path)
+    text = read_text(path, bounds.SETTINGS)
+    if _DEEP_KEY.search(text):
+        why = f"has a key of more than {bounds.KEY_PARTS} parts"
+        raise UsageError(f"{path} {why}", hint="no setting and no ladder needs that")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", hint="fix this line") from None
+    except ValueError as error:  # also of a number with more digits than Python reads
+        named = isinstance(error, tomllib.TOMLDecodeError)
+        hint = "fix this line" if named else "write a number with fewer digits"
+        raise UsageError(f"{path} is not valid TOML: {error}", hint=hint) from None
+    except RecursionError:
+        raise UsageError(
+            f"{path} is not valid TOML here: too deeply nested", hint="nothing in it needs depth"
+        ) from None
 
 
 class TomlTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -213,7 +241,9 @@ def require_inside(path: Path, top: Path | None = None) -> None:
     the folder with a ``workbench.toml`` above it. Other folders have no such border.
     """
     if top is None:
-        where = Path(os.path.normpath(path.absolute()))  # ../b is beside it, not below
+        where = Path(
+            os.path.normpath(path.absolute())
+        )  # ../b is beside the workspace, not below it
         top = next((p for p in (where, *where.parents) if (p / CONFIG_FILE).is_file()), None)
     if top is not None and not resolved(path).is_relative_to(resolved(top)):
         raise UsageError(
@@ -234,6 +264,15 @@ def resolved(path: Path) -> Path:
         raise UsageError(f"{path}: {error}", hint="name a file that there is") from None
 
 
+def mode_of(path: Path) -> int:
+    """The permissions that a file is to be written with: as it has them, else by the umask."""
+    with suppress(OSError):
+        return stat.S_IMODE(path.stat().st_mode)
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
 def delete(path: Path, recorded: Collection[str]) -> None:
     """Only a file whose name is ``recorded`` as written here: no link, and no file of the user."""
     if path.name in recorded and stat.S_ISREG(path.lstat().st_mode):
@@ -241,22 +280,39 @@ def delete(path: Path, recorded: Collection[str]) -> None:
         path.unlink()
 
 
+class Rank(IntEnum):
+    """The kinds of locks, in the order in which a process takes locks. Two commands with different
+    orders could wait for each other for ever, and so could two with two folders: one lock of each.
+    """
+
+    GPU = 1
+    FOLDER = 2
+    FILE = 3  # that lines are added to
+
+
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 without_locks: dict[Path, None] = {}  # what could not be locked, for the command to report
+_ranks = threading.local()
 
 
 @contextmanager
-def held(handle: int, path: Path, *, wait: bool = True) -> Iterator[None]:
+def held(handle: int, rank: Rank, path: Path, *, wait: bool = True) -> Iterator[None]:
     """Lock an open file or folder, where its file system can. Raises BlockingIOError where it does
     not ``wait`` and somebody else has the lock.
     """
+    before = getattr(_ranks, "last", 0)
+    assert rank > before, f"{rank.name} is locked after {Rank(before).name}"
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
         without_locks[path] = None
-    yield
+    _ranks.last = rank
+    try:
+        yield
+    finally:
+        _ranks.last = before
 
 
 @contextmanager
@@ -272,7 +328,7 @@ def alone(folder: Path) -> Iterator[None]:
         raise disk_full(folder, error) or error from None
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with held(handle, folder):
+        with held(handle, Rank.FOLDER, folder):
             yield
     finally:
         os.close(handle)
@@ -359,13 +415,13 @@ def write_bytes(path: Path, data: bytes) -> None:
         require_inside(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         _sweep(path)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
-        with part.open("xb") as file:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)
+        part = Path(name)
+        with os.fdopen(handle, "wb") as file:
             file.write(data)
-            if path.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+            os.fchmod(handle, mode_of(path))
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(handle)
         part.replace(path)
     except OSError as error:
         raise disk_full(path, error) or error from None
@@ -374,43 +430,147 @@ def write_bytes(path: Path, data: bytes) -> None:
             part.unlink(missing_ok=True)
 
 
+T = TypeVar("T")
+ENTRY, OBJECT = 60, 240  # bytes that an entry of a list, and an object, takes at the most
+
+
+def json_as_type(data: bytes, kind: Any, *, besides: int = 0) -> Any:
+    """A value of ``kind``, which has so many keys ``besides``. Raises msgspec.ValidationError with
+    the field, ValueError for all else.
+    """
+    _require_room(data)
+    try:
+        value = msgspec.json.decode(data, type=kind)
+        # As many colons as it has itself: then no key is unknown, and none stands there twice.
+        if data.count(b":") != msgspec.json.encode(value).count(b":") + besides:
+            json.loads(data, object_pairs_hook=_once)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def json_data(data: bytes | str, *, finite: bool = True) -> Any:
+    """Dictionaries, lists, strings and numbers; ``finite``: no NaN and no infinity among them.
+    Raises ValueError.
+    """
+    _require_room(data.encode(errors="replace") if isinstance(data, str) else data)
+    try:
+        constant = _refuse if finite else None
+        return json.loads(data, object_pairs_hook=_once, parse_constant=constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _require_room(data: bytes) -> None:
+    if len(data) * (1 + OBJECT) <= bounds.JSON_MEMORY:  # counting takes as long as decoding
+        return
+    entries = data.count(b",") + data.count(b"[")
+    if len(data) + ENTRY * entries + OBJECT * data.count(b"{") > bounds.JSON_MEMORY:
+        raise ValueError(f"it would take more than {bounds.JSON_MEMORY >> 20} MiB of memory")
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"has '{twice[:80]}' twice")
+    return values
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"has {constant}, which is no number")
+
+
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-CHUNK = 1 << 20
+CHUNK = 1 << 22
 WINDOW_LOG = 27  # ZSTD_WINDOWLOG_LIMIT_DEFAULT
 ZSTD_LEVEL = 12  # a tenth of the time of 19 for a sixth more bytes
+READ_BYTES = 1 << 11  # bytes that cannot hold more than 64 MB
+
+
+def most_held(size: int) -> int:
+    """How many bytes a compressed file of ``size`` bytes may hold."""
+    return min(bounds.HELD, max(bounds.HELD_ALWAYS, bounds.HELD_RATIO * size))
+
+
+def is_compressed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == ZSTD_MAGIC
 
 
 def decompressed_pieces(path: Path) -> Iterator[bytes]:
-    """A file's content, decompressed. Raises BadCapture if it is damaged or cut short."""
+    """A file's content, decompressed. Raises BadCapture if damaged or larger than ``most_held``."""
     import zstandard
 
-    with path.open("rb") as file:
-        is_compressed = file.read(len(ZSTD_MAGIC)) == ZSTD_MAGIC
-        file.seek(0)
-        if not is_compressed:
+    if not is_compressed(path):
+        with path.open("rb") as file:
             yield from iter(partial(file.read, CHUNK), b"")
-            return
-        frame, rest = zstandard.ZstdDecompressor().decompressobj(), b""
-        try:
-            while data := rest or file.read(CHUNK):
-                if frame.eof:
-                    frame = zstandard.ZstdDecompressor().decompressobj()
-                yield frame.decompress(data)
-                rest = frame.unused_data
-            if not frame.eof:
-                raise zstandard.ZstdError("it is cut short")
-        except zstandard.ZstdError as error:
-            raise BadCapture(
-                f"{path} cannot be decompressed: {error}",
-                hint="copy it again from where it was made, or profile again",
-            ) from None
+        return
+    left, held = most_held(path.stat().st_size), b""
+    try:
+        for piece in _decompressed_frames(path):
+            left -= len(piece)
+            if left < 0:
+                raise BadCapture(
+                    f"{path} is no report: it holds more than a thousand times its size",
+                    hint="ncu writes none of that kind: profile again",
+                )
+            held += piece
+            if len(held) >= CHUNK:
+                yield held
+                held = b""
+    except (zstandard.ZstdError, EOFError) as error:
+        raise BadCapture(
+            f"{path} cannot be decompressed: {error}",
+            hint="copy it again from where it was made, or profile again",
+        ) from None
+    yield held
 
 
-def decompressed(data: bytes) -> bytes:
-    """What one frame holds. Raises ValueError for what is none."""
+def _decompressed_frames(path: Path) -> Iterator[bytes]:
+    """Frame by frame. Raises ZstdError, and EOFError where the last one has no end."""
+    import zstandard
+
+    frame, rest, frames = zstandard.ZstdDecompressor().decompressobj(), b"", 1
+    with path.open("rb") as file:
+        while data := rest or file.read(READ_BYTES):
+            rest = b""
+            if frame.eof:
+                frames += 1
+                if frames > bounds.FRAMES:
+                    raise zstandard.ZstdError(f"it has more than {bounds.FRAMES} frames")
+                frame = zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(data)
+            rest = frame.unused_data
+    if not frame.eof:
+        raise EOFError("it is cut short")
+
+
+def check_compressed(path: Path) -> None:
+    """Decompress all of it and keep nothing. Raises BadCapture as ``decompressed_pieces`` does."""
+    if is_compressed(path):
+        deque(decompressed_pieces(path), maxlen=0)
+
+
+def decompressed_beginning(data: bytes) -> bytes:
+    """The first 300 bytes of what a frame holds. Raises ValueError for what is none."""
     import zstandard
 
     try:
+        return zstandard.ZstdDecompressor().stream_reader(data).read(300)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from None
+
+
+def decompressed(data: bytes) -> bytes:
+    """One frame that says how much it holds. Raises ValueError for what is none, or too large."""
+    import zstandard
+
+    try:
+        most = min(bounds.HELD_WHOLE, most_held(len(data)))
+        if not 0 < zstandard.frame_content_size(data) <= most:
+            raise ValueError("it does not say what it holds, or holds too much")
         return zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from None

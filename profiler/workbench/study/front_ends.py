@@ -169,10 +169,16 @@ def has_own_streams(paths: Iterable[Path]) -> bool:
 
 def without_configuration(text: str) -> int:
     """The line of a kernel of Helion that has no fixed configuration; 0 for none."""
-    for _, mark, keywords in _decorated(text):
-        named = mark.func if isinstance(mark, ast.Call) else mark
-        if ast.unparse(named) == "helion.kernel" and not keywords & {"config", "configs", None}:
-            return int(mark.lineno)
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return 0
+    for node in ast.walk(tree):
+        for made in getattr(node, "decorator_list", ()):
+            named = made.func if isinstance(made, ast.Call) else made
+            keywords = {k.arg for k in made.keywords} if isinstance(made, ast.Call) else set()
+            if ast.unparse(named) == "helion.kernel" and not keywords & {"config", "configs", None}:
+                return int(made.lineno)
     return 0
 
 
@@ -180,24 +186,18 @@ def tuned_in_place(text: str) -> str:
     """The kernel of Triton that adds to its output by atomics and is autotuned without a reset:
     every configuration that is timed adds to it; "" for none.
     """
-    resets = {"reset_to_zero", "restore_value", "pre_hook"}
-    for node, mark, keywords in _decorated(text):
-        tunes = isinstance(mark, ast.Call) and ast.unparse(mark.func).endswith("autotune")
-        if tunes and not resets & keywords and ".atomic_" in ast.unparse(node):
-            return str(getattr(node, "name", ""))
-    return ""
-
-
-def _decorated(text: str) -> Iterator[tuple[ast.AST, ast.expr, set[str | None]]]:
-    """Each function or class with a decorator of it, and the keywords that this one is given."""
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return
-    for node in nodes:
-        for mark in getattr(node, "decorator_list", ()):
-            words = mark.keywords if isinstance(mark, ast.Call) else ()
-            yield node, mark, {word.arg for word in words}
+        return ""
+    for node in ast.walk(tree):
+        for made in getattr(node, "decorator_list", ()):
+            if isinstance(made, ast.Call) and ast.unparse(made.func).endswith("autotune"):
+                keywords = {k.arg for k in made.keywords}
+                resets = keywords & {"reset_to_zero", "restore_value", "pre_hook"}
+                if not resets and ".atomic_" in ast.unparse(node):
+                    return str(getattr(node, "name", ""))
+    return ""
 
 
 def _within(name: str, module: str) -> bool:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from workbench import bounds
 from workbench.cuda.includes import within
 from workbench.study.files import no_file, read_text, readable_text, require_readable
 from workbench.study.model import Study, Variant
@@ -63,7 +64,7 @@ def named_from(folder: Path, first: str) -> list[Path]:
         path = folder / name
         if path in files or not within(folder, name) or no_file(path):
             continue
-        require_readable(path)
+        require_readable(path, bounds.SOURCE)
         files[path] = None
         if path.suffix == ".py":
             queue += [(named_file, False) for named_file in _named(readable_text(path))]
@@ -97,6 +98,7 @@ class Fingerprints:
     def __init__(self, study: Study) -> None:
         self.study = study
         self._digests: dict[str, hashlib._Hash] = {}
+        self._marks: dict[tuple[str, str], str] = {}
 
     @cached_property
     def _code(self) -> bytes:
@@ -120,11 +122,14 @@ class Fingerprints:
 
     def at_shape(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
         """Hash a variant's sources, the study's code, the shape's parameters and the harness."""
-        digest = self._sources(variant)
-        digest.update(self._code)
-        digest.update(json.dumps(parameters, sort_keys=True).encode())
-        digest.update(f"harness {HARNESS}".encode())
-        return digest.hexdigest()
+        key = variant, json.dumps(parameters, sort_keys=True)
+        if key not in self._marks:
+            digest = self._sources(variant)
+            digest.update(self._code)
+            digest.update(key[1].encode())
+            digest.update(f"harness {HARNESS}".encode())
+            self._marks[key] = digest.hexdigest()
+        return self._marks[key]
 
     def of_sources(self, variant: str) -> str:
         """sha256 over the variant's own sources alone: what a build depends on."""

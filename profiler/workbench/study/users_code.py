@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 
-from workbench import answered, bounds
+from workbench import answered, bounds, children
 from workbench.errors import UsageError
 
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HINTS = {
     "ImportError": "import torch inside its functions: a study is also read where there is none",
+    "KeyboardInterrupt": "nobody pressed Ctrl-C: take the line out",
     "SystemExit": "take the exit out: the file is imported by every verb",
     "TooLong": "what takes long belongs inside its functions: the file is imported by every verb",
 }
@@ -33,12 +37,21 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     ``doing`` is what went wrong, such as "could not be imported". Prints go to stderr, and what
     takes longer than ``STUDY_SECONDS`` is stopped.
     """
+    signals: list[int] = []
     try:
-        with answered.runs(path), prints_to_stderr(), time_limit():
+        with (
+            answered.runs(path),
+            noting_crashes(),
+            prints_to_stderr(),
+            time_limit(),
+            noted(signals),
+        ):
             yield
-    except (UsageError, KeyboardInterrupt):
+    except UsageError:
         raise
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and signals:
+            raise
         kind = next((k for k in HINTS if k in {c.__name__ for c in type(error).__mro__}), "")
         raise UsageError(
             f"{path}{line_in(path, error)} {doing}: {in_words(error)}",
@@ -63,7 +76,12 @@ def line_in(path: Path, error: BaseException) -> str:
     frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append((error.filename, error.lineno))
-    users = [f for f in frames[::-1] if f[1] and (f[0] == str(path) or is_users(f[0]))]
+    return place_of(path, frames[::-1])
+
+
+def place_of(path: Path, frames: Sequence[tuple[str, int | None]]) -> str:
+    """Return the line, as ``line_in``, of frames from the innermost to the outermost."""
+    users = [f for f in frames if f[1] and (f[0] == str(path) or is_users(f[0]))]
     line = next((f":{number}" for file, number in users if file == str(path)), "")
     if users and users[0][0] != str(path):
         line += f" ({Path(users[0][0]).name}:{users[0][1]})"
@@ -76,6 +94,42 @@ INSTALLED = (LIBRARY, str(Path(__file__).parents[1]), "<")
 
 def is_users(file: str) -> bool:
     return not file.startswith(INSTALLED) and "-packages/" not in file
+
+
+FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
+
+
+def crash_in_words(path: str, text: str) -> tuple[str, str]:
+    """Return what ``noting_crashes`` has noted of a file, and a hint."""
+    main_thread = text[text.rfind("most recent call first") :]  # the main thread is the last
+    place = place_of(Path(path), [(file, int(line)) for file, line in FRAME.findall(main_thread)])
+    if text.startswith("Timeout"):
+        return f"{path}{place}: {in_words(TooLong(bounds.STUDY_SECONDS))}", HINTS["TooLong"]
+    why = text.partition("\n")[0].removeprefix("Fatal Python error: ")
+    what = f" crashed this command: {why}"
+    if text.startswith("Stack"):  # written at ``children.WHERE``
+        what = f": it takes more than {bounds.STUDY_MEMORY / 2**30:.1f} GiB of memory"
+    return f"{path}{place}{what}", "fix this line: every verb runs this file"
+
+
+@contextmanager
+def noting_crashes() -> Iterator[None]:
+    """Lines at which the process crashes, does not come back or takes all memory go to the one
+    that waits.
+    """
+    if answered.crash is None or faulthandler.is_enabled():
+        yield
+        return
+    faulthandler.enable(answered.crash, all_threads=False)
+    faulthandler.register(children.WHERE, answered.crash, all_threads=False)
+    last = bounds.STUDY_SECONDS + bounds.STUDY_LAST_SECONDS
+    faulthandler.dump_traceback_later(last, file=answered.crash, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        faulthandler.unregister(children.WHERE)
+        faulthandler.disable()
 
 
 @contextmanager
@@ -94,6 +148,32 @@ def prints_to_stderr() -> Iterator[None]:
             if kept is not None:
                 os.dup2(kept, 1)
                 os.close(kept)
+
+
+@contextmanager
+def noted(signals: list[int]) -> Iterator[None]:
+    """Adds those that interrupt, as Ctrl-C: a KeyboardInterrupt without one is the user's own.
+    Without effect beside the main thread, where none comes.
+    """
+    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
+    if threading.current_thread() is not threading.main_thread():
+        handlers = {}
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        signals.append(number)
+        handler = handlers[signal.Signals(number)]
+        assert callable(handler)
+        handler(number, frame)
+
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if callable(handler):
+                signal.signal(number, handler)
 
 
 @contextmanager

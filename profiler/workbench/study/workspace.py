@@ -12,6 +12,7 @@ from importlib.abc import Loader
 from pathlib import Path
 from types import ModuleType
 
+from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.files import CONFIG_FILE as CONFIG_FILE
@@ -198,7 +199,7 @@ def read_study(workspace: Workspace, name: str) -> Study:
     path = folder / "study.py"
     if not is_plain_name(name) or not stands(path):
         raise unknown("study", name, workspace.studies())
-    read_text(path)  # says what is wrong with the file itself
+    read_text(path, bounds.SOURCE)  # says what is wrong with the file itself
     with users_code(path, "could not be imported"):
         module = load_module(path, f"workbench_study_{name}")
     with users_code(path, "cannot be used"):

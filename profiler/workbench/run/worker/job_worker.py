@@ -174,7 +174,8 @@ class JobWorker:
                 # A source is compiled for each of its kernels, and that one has its code.
                 key = source.path, source.shown_defines, source.options, build.kernel
                 if build.code or key not in built:
-                    built[key] = build, source.shown_defines
+                    made = BuiltKernel(**vars(build), source=source.path.name)
+                    built[key] = made, source.shown_defines
         self.journal.write(
             Built(
                 variant=name,
