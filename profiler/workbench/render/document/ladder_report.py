@@ -115,11 +115,21 @@ def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[Block]:
 
 
 def whole(ablation: Ablation) -> list[Block]:
-    """All rows and columns; warnings at the end."""
+    """All rows and columns, how the ladder multiplies out, how its predictions came out, and the
+    controls; warnings at the end.
+    """
+    parts = [timings.controls(ablation.timing)]
+    if ablation.score.total:
+        parts.insert(0, f"predictions: {variant.results(ablation.score)}")
+    if ablation.whole and ablation.whole.decomposition:
+        ends = f"{ablation.whole.before} to {ablation.whole.after} under ncu"
+        parts.insert(0, f"{ends}: {limits.equation(ablation.whole.decomposition)}")
     return [
         paragraph(said.answer(ablation)),
         variant.origin(ablation),
         ladder_table(ablation),
+        *map(paragraph, filter(None, parts)),
+        *map(paragraph, said.calls(ablation)),
         *warned(said.warnings(ablation)),
     ]
 
