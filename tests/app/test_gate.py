@@ -7,7 +7,6 @@ import json
 import pickle
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -121,12 +120,10 @@ def test_comments_and_lines_are_the_same_without_measuring(
     assert why["fast"].startswith("its sources are the same")
 
 
-def test_git_bisect_finds_the_commit_that_broke_a_variant(scale: Repository, gate: Any) -> None:
-    """As docs/gate.md says: of one variant, past a commit that has none of that name."""
-    page = (Path(__file__).parents[2] / "docs" / "gate.md").read_text()
-    (typed,) = re.findall(r"git bisect run sh -c '(.*?)'", page)
-    run = typed.replace("v1.2", "good").replace("attention", "scale").replace("fix11", "fast")
-    run = run.replace("workbench", f"{sys.executable} -m workbench", 1)
+def test_bisect_finds_the_commit_that_broke_a_variant(
+    scale: Repository, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The right one, past a commit that has none of that name, beside a bisect of the user's."""
     fast = "kernels/scale/fast.cu"
     scale.git("tag", "good")
     scale.edit(CU, "float", "flaot")  # another variant
@@ -134,14 +131,25 @@ def test_git_bisect_finds_the_commit_that_broke_a_variant(scale: Repository, gat
     (scale.workspace / "kernels/scale/fast.py").rename(scale.workspace / "kernels/scale/slow.py")
     scale.commit("without it")
     (scale.workspace / "kernels/scale/slow.py").rename(scale.workspace / "kernels/scale/fast.py")
-    scale.commit("with it")
+    again = scale.commit("with it")
     bad = scale.edit(fast, "float", "flaot")
-    scale.edit(fast, "// one", "// two")
-    scale.git("bisect", "start", "--first-parent", "HEAD", "good", "--", "gpu/kernels")
-    run = f"cd {scale.workspace} && {run}"
-    assert f"{bad} is the first bad commit" in scale.git("bisect", "run", "sh", "-c", run)
-    code, told = gate("good", "HEAD", "--variant", "fast")
-    assert (code, verdicts(told)) == (1, {"fast": "broken"})
+    tip = scale.edit(fast, "// one", "// two")
+    scale.git("bisect", "start")
+    before = [scale.git(*words) for words in (("bisect", "log"), ("status",), ("worktree", "list"))]
+
+    def bisect(*commits: str, variant: str = "fast") -> tuple[int, str, str]:
+        code = main(["bisect", variant, *commits, "--project", str(scale.workspace)])
+        return (code, *capfd.readouterr())
+
+    code, printed, _ = bisect("good", tip)
+    assert (code, printed) == (0, f"first bad: {bad[:7]} {fast}: flaot\n")
+    code, _, told = bisect("good", again)
+    assert (code, "is neither slower nor broken at" in told) == (1, True)
+    code, _, told = bisect("good", tip, variant="fost")
+    assert (code, "did you mean 'fast'" in told) == (2, True)
+    assert before == [
+        scale.git(*words) for words in (("bisect", "log"), ("status",), ("worktree", "list"))
+    ]
 
 
 def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:

@@ -90,7 +90,7 @@ NO_GPU = re.compile(
 PARSED = (
     "workbench weigh trace.json.gz",  # of a model on a GPU
     *("--on", "workbench mcp", "workbench new tiled", "report --html", "report --open"),
-    *("doctor --json", "doctor --brief", "ablate --study att"),
+    *("doctor --json", "doctor --brief", "bisect fix11", "ablate --study att"),
     *("build 'fix2[warps=2|4]'", "build fix2", "workbench profile -- ", "{stem}.ncu-rep"),
     *("profile --timeline", "profile --keep", "--keep mine", "--study mine", "gate --env"),
 )
@@ -105,7 +105,7 @@ OTHERS = re.compile(
     r"python3 -m venv \.venv|\. (?:\.venv/bin/)?activate|cd \w+"
     r"|pip install -e '?\.(\[(?P<extra>\w+)\])?'?|pytest(?P<pytest>.*)"
     r"|python -m (?P<module>[\w.]+)"
-    r"|git bisect .*|exit .*"  # tests/app/test_gate.py
+    r"|exit .*"
 )
 
 
@@ -213,12 +213,12 @@ def examples() -> dict[tuple[str, str], None]:
     for name, verb in verbs.items():
         (line,) = re.findall(r"Example: (workbench .*)", verb.help)
         assert line.split()[1] == name
-        add(GIT if name == "gate" else REPO, line)
+        add(GIT if name in ("gate", "bisect") else REPO, line)
     return found
 
 
 EXAMPLES = list(examples())
-LONG = ("ship", "check", "build", "gate", "sweep", "try", "ablate", "doctor")
+LONG = ("ship", "check", "build", "gate", "bisect", "sweep", "try", "ablate", "doctor")
 
 
 @pytest.fixture(scope="module")

@@ -422,6 +422,19 @@ class GateOptions(Briefed):
 
 
 @dataclass(frozen=True)
+class BisectOptions(OfStudy):
+    """Find the commit that broke or slowed a variant (git bisect).
+
+    Example: workbench bisect fix2 HEAD~1
+    """
+
+    variant: str = argument("VARIANT", "Variant of the study.")
+    good: str = argument("GOOD", "A commit to compare with.")
+    bad: str = argument("BAD", "A commit in which it is slower or broken.", default="HEAD")
+    on: On = None
+
+
+@dataclass(frozen=True)
 class ShipOptions(OfStudy):
     """Write a kept variant as a project of the `kernels` package.
 

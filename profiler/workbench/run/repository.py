@@ -156,7 +156,7 @@ def repository_of(workspace: Workspace) -> Repository:
     return Repository(top, workspace.root.resolve().relative_to(top))
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     variables = {name: value for name, value in os.environ.items() if name not in OF_A_HOOK}
     return {**variables, "LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -166,7 +166,7 @@ def _git(folder: Path, *arguments: str) -> str:
     with TemporaryFile("w+", errors="replace") as out, TemporaryFile("w+", errors="replace") as err:
         streams = {"stdout": out, "stderr": err}
         try:
-            code = ended(command, bounds.GIT_SECONDS, cwd=folder, env=_environment(), **streams)
+            code = ended(command, bounds.GIT_SECONDS, cwd=folder, env=environment(), **streams)
         except FileNotFoundError:
             hint = "install git, then try again"
             raise EnvironmentLacks("git is not installed", hint=hint) from None
