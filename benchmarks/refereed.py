@@ -22,7 +22,7 @@ from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.referee import Referee
-from workbench.run.worker.startup import import_ahead
+from workbench.run.worker.startup import import_libraries
 from workbench.run.worker.timing.session import TimingProcess
 from workbench.study.config import TimingSettings
 from workbench.words import HEADLINE
@@ -87,7 +87,7 @@ def in_session(job: SessionsJob, variants: Sequence[str]) -> Times:
 
 
 def main() -> None:
-    import_ahead()
+    import_libraries()
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as cubins:
         os.environ[CUBIN_FOLDER] = cubins

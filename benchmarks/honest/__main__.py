@@ -159,9 +159,10 @@ def laid_out(folder: Path, study: str, every: Sequence[Point]) -> Path:
 
 def timed(folder: Path, every: Studies) -> None:
     """Check and time the points of each study, in a fork that does it and leaves nothing."""
-    from workbench.run.worker.startup import import_ahead
+    from workbench.run.worker.startup import import_ahead, import_libraries
 
     laid = {study: laid_out(folder, study, studied) for study, studied in every.items()}
+    import_libraries()
     import_ahead(path for to in laid.values() for path in to.glob("*.py"))
     for study, to in laid.items():
         sys.stdout.flush()

@@ -31,6 +31,7 @@ from workbench.run.compilation import (
     sources_of,
     worker_stopped,
 )
+from workbench.run.gpu import gpus
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Built,
@@ -159,6 +160,7 @@ def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> Sessions
         rounds=settings.rounds,
         graph_microseconds=settings.graph_microseconds,
         derived=parameters_of_derived(study),
+        gpus=tuple(gpus()),
     )
 
 

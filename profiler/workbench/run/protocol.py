@@ -32,6 +32,7 @@ from workbench.evidence.records import (
     Session,
     Witness,
 )
+from workbench.run.gpu import Gpu
 from workbench.words import Parameter, Phase
 
 JOB = "job.json"
@@ -76,7 +77,8 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
 
 
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
-    """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each.
+    """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each, on the
+    first of the ``gpus`` that they may use.
 
     First a ``referee`` times the steps, but those whose time ``by_referee`` is known, and the
     ``references`` are timed alone, if ``references_alone``. ``controls`` have two groups of
@@ -99,6 +101,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     rounds: int
     graph_microseconds: float
     derived: dict[str, dict[str, Parameter]] = {}
+    gpus: tuple[Gpu, ...] = ()
     kernels_alone: tuple[str, ...] = ()
 
 

@@ -38,6 +38,8 @@ from workbench.run.worker.startup import (
     Forked,
     Parent,
     import_ahead,
+    import_for_forks,
+    import_libraries,
     job_of,
     sources_of,
     wait_for_turn,
@@ -72,6 +74,8 @@ class JobWorker:
 
     def run(self) -> None:
         if self.job.waits:
+            import_libraries()
+            import_ahead(sources_of(self.job))
             self.variants = wait_for_turn()  # off the GPU
         if not is_forking(self.job):
             self.load_study()
@@ -334,9 +338,8 @@ def main() -> None:
 
             os.environ["TRITON_INTERPRET"] = "1"
             stack.enter_context(on_cpu())
-        if job.waits or is_forking(job):
-            import_ahead(sources_of(job))
         if is_forking(job):
+            import_for_forks("workbench.run.worker.job_worker", job)
             adopt()
         JobWorker(job, journal).run()
 

@@ -36,9 +36,8 @@ from workbench.run.worker.startup import (
     LOOK_SECONDS,
     Parent,
     forked,
-    import_ahead,
+    import_for_forks,
     job_of,
-    sources_of,
     wait_for_turn,
 )
 from workbench.study.front_ends import is_compiling
@@ -302,7 +301,7 @@ class Server:
 
 def main() -> None:
     with job_of(SessionsJob, forks=lambda job: True) as (job, journal):
-        import_ahead(sources_of(job))
+        import_for_forks("workbench.run.worker.session_forks", job, job.gpus)
         adopt()
         Server(job, journal).run()
 

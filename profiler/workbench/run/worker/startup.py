@@ -1,24 +1,27 @@
 """A worker before it measures: its parent, the turn it waits for, and imports ahead of a fork.
 
-A session is a process of its own: each would import torch.compile again, which takes six seconds on
-an H200's machine.
+A session is a process of its own: each would import again what its variants import. For
+torch.compile that is six seconds on an H200's machine.
 """
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from workbench.children import WHERE, end_like, end_with
+from workbench.run.gpu import Gpu
 from workbench.run.protocol import (
     PARENT,
     TURN,
@@ -121,13 +124,18 @@ def keeping_bytecode() -> Iterator[None]:
         sys.dont_write_bytecode = True
 
 
-# Read by torch. What was compiled in the check is not again: no pool of compilers is needed, which
-# would not live through a fork, and would work beside what is timed. Whether there is a GPU is
-# asked of NVML, since asking the driver is as good as using it.
-ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-# Packages whose import uses no GPU, starts no thread and changes no setting of torch, so that a
-# process which has imported them can be forked. Any other is imported by each fork.
-AHEAD = ("torch", "triton")
+def import_libraries() -> None:
+    """Import what takes long and every worker needs."""
+    os.environ.update(ENVIRONMENT)
+    with keeping_bytecode():
+        import numpy  # noqa: F401
+        import torch  # noqa: F401
+        from cuda.core import Program  # noqa: F401
+
+        register_ahead()
+
+
+ALONE = "--alone"  # nothing is imported ahead
 
 
 def sources_of(job: VariantsJob | SessionsJob) -> list[Path]:
@@ -135,19 +143,14 @@ def sources_of(job: VariantsJob | SessionsJob) -> list[Path]:
     return [folder / name for names in job.sources.values() for name in names]
 
 
-def import_ahead(sources: Iterable[Path] = ()) -> None:
-    """Import what takes long and every worker needs, and what some sources import of it."""
-    os.environ.update(ENVIRONMENT)
-    names = [name for name in imported_by(sources) if name.partition(".")[0] in AHEAD]
-    with keeping_bytecode(), redirect_stdout(sys.stderr):
-        import numpy  # noqa: F401
-        import torch  # noqa: F401
-        from cuda.core import Program  # noqa: F401
-
-        register_ahead()
-        for name in names:
-            with suppress(Exception):  # reported by the module that imports it
-                import_module(name)
+def import_for_forks(worker: str, job: VariantsJob | SessionsJob, gpus: Sequence[Gpu] = ()) -> None:
+    """Import what takes long and forks of this process need. Where an import ahead makes forks
+    impossible, the ``worker``, a module, begins again without: each fork imports it then.
+    """
+    import_libraries()
+    if ALONE not in sys.argv and not import_ahead(sources_of(job), gpus):
+        print("what variants import uses the GPU, starts threads or changes torch", flush=True)
+        os.execv(sys.executable, [sys.executable, "-m", worker, *sys.argv[1:], ALONE])
 
 
 def register_ahead() -> None:
@@ -210,3 +213,80 @@ class Forked:
             time.sleep(FORK_POLL_SECONDS)
         if code := end_like(ended[1]):
             os._exit(code)
+
+
+DRIVER = "libcuda.so.1"
+NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED of the driver API: nobody has called cuInit
+# Read by torch. What was compiled in the check is not again: no pool of compilers is needed, which
+# would not live through a fork, and would work beside what is timed. Whether there is a GPU is
+# asked of NVML, since asking the driver is as good as using it.
+ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+
+
+def import_ahead(sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> bool:
+    """Import the packages of some sources, and what torch.compile imports where one calls it.
+
+    A package that cannot be imported is reported by the module that imports it. ``gpus`` are those
+    that this process may use.
+
+    Returns whether a process that is forked now is as one that imports them itself, watched: no
+        import has started a thread, called cuInit or changed a setting, which is put back.
+    """
+    from workbench.run.worker.process_settings import own_settings
+
+    before = threads()
+    with answers_without_driver(gpus), own_settings("imported ahead") as changed_settings:
+        for name in imported_by(sources):
+            with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
+                import_module(name)
+    return not changed_settings and threads() == before and not is_driver_in_use()
+
+
+@contextmanager
+def answers_without_driver(gpus: Sequence[Gpu]) -> Iterator[None]:
+    """While packages are imported, what they ask torch of GPUs, as those of FlashAttention-4 do, is
+    answered as NVML has told the parent: torch would use the driver, or NVML, which starts a
+    thread. Not where torch is not built for them, or NVML does not know what the first one can do.
+    """
+    import torch
+
+    functions = {name: getattr(torch.cuda, name) for name in ANSWERS}
+    is_answered = gpus and re.fullmatch(r"\d+\.\d+", gpus[0].compute_capability)
+    is_answered = is_answered and torch.backends.cuda.is_built()
+
+    def answering(name: str, answer: Callable[[Sequence[Gpu]], object]) -> Callable[..., object]:
+        def answered(device: Any = None) -> object:
+            if is_answered and device is None and not torch.cuda.is_initialized():
+                return answer(gpus)
+            return functions[name](*(() if device is None else (device,)))
+
+        return answered
+
+    for name, answer in ANSWERS.items():
+        setattr(torch.cuda, name, answering(name, answer))
+    try:
+        yield
+    finally:
+        for name, function in functions.items():
+            setattr(torch.cuda, name, function)
+
+
+ANSWERS: dict[str, Callable[[Sequence[Gpu]], object]] = {  # of torch.cuda
+    "is_available": bool,
+    "device_count": len,
+    "get_device_capability": lambda gpus: tuple(map(int, gpus[0].compute_capability.split("."))),
+}
+
+
+def threads() -> int:
+    """Count the threads of this process, those of libraries included."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def is_driver_in_use() -> bool:
+    """Whether something in this process has called cuInit: a process forked afterwards cannot."""
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:  # there is none
+        return False
+    return bool(driver.cuCtxGetCurrent(ctypes.byref(ctypes.c_void_p())) != NOT_INITIALIZED)
