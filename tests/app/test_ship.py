@@ -279,11 +279,12 @@ def in_frameworks(folder: Path, package: Any, monkeypatch: Patch) -> list[Any]:
 def test_the_solution_is_one_of_flashinfer_bench(package: Path) -> None:
     text = (package / "solution.json").read_text()
     mine = msgspec.json.decode(text, type=Solution)
-    assert (mine.spec.entry_point, mine.spec.binding) == ("main.py::run", None)
+    assert (mine.spec.entry_point, mine.spec.binding) == ("main.py::run", "tvm-ffi")
     sources = {source.path: source.content for source in mine.sources}
     assert all(sources.values())
     assert f"{MODULE}/cuda/launch.h" in sources
-    assert 'code=sm_{n}" for n in ["90a"]' in sources[f"{MODULE}/_ops.py"]
+    assert "TVM_FFI_DLL_EXPORT_TYPED_FUNC(launch" in sources[f"{MODULE}/cuda/binding.cu"]
+    assert '_ARCH_LIST"] = "9.0a"' in sources[f"{MODULE}/_ops.py"]
     assert f"from .{MODULE} import op" in sources["main.py"]
 
 

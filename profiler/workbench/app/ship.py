@@ -242,17 +242,23 @@ def write(
 
 
 def solution_of(texts: Mapping[str, str], values: Facts) -> Solution:
-    """The built package as a Python solution of FlashInfer-Bench."""
-    names = ", ".join(name for name, _ in values["facts"]["arguments"])
-    main = f"from .{values['facts']['package']} import op\n\n\ndef run({names}):\n"
+    """The built package as a Python solution of FlashInfer-Bench, whose CUDA C++ TVM FFI builds."""
+    facts, inside = values["facts"], values["facts"]["package"]
+    names = ", ".join(name for name, _ in facts["arguments"])
+    main = f"from .{inside} import op\n\n\ndef run({names}):\n"
     sources = {"main.py": f"{main}    return op.run({names})\n", **texts}
+    if facts["kernels"]:
+        for file, place in (("_ops.py.j2", "_ops.py"), ("binding.cu", "cuda/binding.cu")):
+            template = templates().get_template(f"solution/{file}")
+            sources[f"{inside}/{place}"] = template.render(values)
     return Solution(
         name=values["distribution"],
-        definition=values["facts"]["definition"],
+        definition=facts["definition"],
         author="workbench",
         spec=BuildSpec(
             entry_point="main.py::run",
             language="triton" if "triton" in values["needs"] else "python",
+            binding="tvm-ffi" if facts["kernels"] else None,
             destination_passing_style=False,
             target_hardware=(values["shipped"].environment.gpu,),
             dependencies=tuple(values["needs"]),

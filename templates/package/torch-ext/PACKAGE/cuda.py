@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from . import _ops
+
 SOURCES = Path(__file__).absolute().parent / "sources"  # files of the Hub are links: follow none
 TYPES = {torch.float16: 6, torch.float32: 7, torch.bfloat16: 9}  # CUtensorMapDataType
 WORDS = {"i": "q", "f": "f4x", "d": "d", "s": "q"}  # of a parameter's kind in launch.h
@@ -49,7 +51,8 @@ class Exported(ctypes.Structure):
 
 @cache
 def _library() -> ctypes.CDLL:
-    library, pointer = ctypes.CDLL(str(next(SOURCES.parent.glob("*.so")))), ctypes.c_void_p
+    path = getattr(_ops, "LIBRARY", None) or next(SOURCES.parent.glob("*.so"))  # kernel-builder's
+    library, pointer = ctypes.CDLL(str(path)), ctypes.c_void_p
     library.workbench_launch.argtypes = (pointer, ctypes.c_int, pointer, pointer, pointer)
     library.workbench_launch.restype = ctypes.c_char_p
     return library
@@ -66,7 +69,8 @@ class Kernel:
     def _loaded(self) -> tuple[Callable[..., bytes], int, Callable[..., Any]]:
         exported = Exported.in_dll(_library(), self.symbol)
         words = struct.Struct("=" + "".join(WORDS[kind] for kind in exported.kinds.decode()))
-        return words.pack, ctypes.addressof(exported), _library().workbench_launch
+        launch = getattr(_ops, "launch", None) or _library().workbench_launch
+        return words.pack, ctypes.addressof(exported), launch
 
     def _launch(self, where: bytes, *args: Any) -> None:
         pack, kernel, launch = self._loaded
