@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from shlex import join
 
+from workbench.children import ended
 from workbench.cli.options import BisectOptions
-from workbench.errors import CannotTell, GateFailed, UsageError
+from workbench.errors import CannotTell, GateFailed, ToolFailed, UsageError
 from workbench.run.repository import environment, repository_of
 from workbench.study.workspace import find_workspace
 
@@ -29,7 +29,7 @@ def run(options: BisectOptions) -> int:
              "--variant": options.variant, "--on": options.on}  # fmt: skip
     words = [word for pair in given.items() if pair[1] for word in pair if word]
     compare = [sys.executable, "-m", "workbench", "gate", *words, good.sha]
-    code = subprocess.call([*compare, bad.sha], stdout=STDERR)
+    code = ended([*compare, bad.sha], None, stdout=STDERR)
     if code == 0:
         raise GateFailed(
             f"{options.variant} is neither slower nor broken at {bad.said}",
@@ -41,23 +41,26 @@ def run(options: BisectOptions) -> int:
             hint="name another commit, or measure where there is a GPU and ncu",
         )
     if code != GateFailed.exit_code:
-        return code
+        return code or 0
     with repository.worktrees() as folder:
         place, kernels = folder / "bisect", str(repository.inside / "kernels")
         repository.git("worktree", "add", "--detach", "--no-checkout", str(place), bad.sha)
         git = ["git", "-C", str(place)]
         start = ["start", "--no-checkout", "--first-parent", bad.sha, good.sha, "--", kernels]
-        if subprocess.call([*git, "bisect", *start], stdout=STDERR, env=environment()):
+        if ended([*git, "bisect", *start], None, stdout=STDERR, env=environment()):
             raise UsageError(
                 "git cannot search between these commits",
                 hint="name an older commit of the same branch first, then a newer one",
             )
         run = ["run", "sh", "-c", RUN.format(join(compare))]
-        code = subprocess.call([*git, "bisect", *run], stdout=STDERR, env=environment())
+        code = ended([*git, "bisect", *run], None, stdout=STDERR, env=environment())
         if code == ONLY_SKIPPED:
             raise CannotTell(
                 "each commit that git names above may be the first bad one",
                 hint="those that could not be tested lack the variant, or need a GPU and ncu",
             )
+        if code:
+            hint = "git's own words above say why"
+            raise ToolFailed(f"git bisect run ended with exit code {code}", hint=hint)
         show = [*git, "show", "-s", "--format=first bad: %h %s", "refs/bisect/bad"]
-        return code or subprocess.call(show, env=environment())
+        return ended(show, None, env=environment()) or 0
