@@ -52,10 +52,10 @@ def tally(workspace: Workspace) -> Tallies:
 from typing import Any
 
 from workbench.app.tally import Tallies
-from workbench.render.document.blocks import Block, field, figure_cell, numeric, table
+from workbench.render.document.blocks import Block, Field, figure_cell, numeric, table
 
 COUNTS = [
-    field("study", "study", lambda t: t.study),
+    Field("study", "study", lambda t: t.study),
     numeric("variants", "variants", lambda t: figure_cell(t.variants, str(t.variants))),
 ]
 
@@ -106,10 +106,13 @@ def error_bars(canvas: Canvas, ablation: Ablation) -> float:
     return 20.0 * (len(ablation.path) + 1)
 '''
 CHART_ENTRY = """
-    "errors": (lambda canvas, ablation: error_bars(canvas, ablation), "Errors", "times SDPA's"),
-"""
-CAPTION = """
-        "errors": ("Largest error of each step.", "A multiple of the reference's."),
+    "errors": Kind(
+        lambda canvas, ablation: error_bars(canvas, ablation),
+        "Errors",
+        "times SDPA's",
+        "Largest error of each step.",
+        "A multiple of the reference's.",
+    ),
 """
 SHOWN = """
     "threads "
@@ -176,9 +179,8 @@ def changed_engine(root: Path) -> Path:
     insert(engine / "words.py", '    PAINT = "paint"\n', before='    TILE_SHARED = "tile-shared"')
     insert(engine / "render/document/advice.py", RECIPE, before="        Change.TILE_SHARED: Rec")
     charts = engine / "render/chart/charts.py"
-    insert(charts, CHART_ENTRY, before='    "stall-time": (\n')
+    insert(charts, CHART_ENTRY, before='    "stall-time": Kind(\n')
     insert(charts, CHART)
-    insert(engine / "render/document/phrases.py", CAPTION, before='        "stall-time": (\n')
     report = engine / "render/document/ladder_report.py"
     insert(report, '_chart("errors", ablation), ', before='_chart("roofline", ablation)]')
     return root / "profiler"

@@ -51,7 +51,7 @@ def test_it_holds_one_package_and_the_workspace(wheel: Path) -> None:
         "templates/report.css",
         "templates/report.js",
         "templates/package/torch-ext/PACKAGE/op.py",
-        "templates/solution/main.py.j2",
+        "templates/solution/binding.cu",
         "LICENSE",
         "pyproject.toml",
         "starters/common/kernels/rmsnorm/study.py",
