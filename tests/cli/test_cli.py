@@ -371,3 +371,11 @@ def test_an_evidence_id_stands_for_its_study_shape_and_variant(capsys: Capsys) -
     argv = ["diff", f"{at}fix6", "softmax/4096x8192/fused", "--project", str(FIXTURE)]
     assert main(argv) == 2
     assert "different studies or shapes" in capsys.readouterr().err
+
+
+def test_a_recorded_ladder_is_printed_without_numpy_and_pandas() -> None:
+    """They take half as long to import as all else takes."""
+    script = "import sys; from workbench.cli.main import main; code = main(sys.argv[1:]); "
+    script += "sys.exit(code or not {'numpy', 'pandas', 'jinja2'}.isdisjoint(sys.modules))"
+    command = [sys.executable, "-c", script, "ablate", "--project", str(FIXTURE)]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0

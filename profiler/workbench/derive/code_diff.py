@@ -23,15 +23,16 @@ from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.derive.figures import added, totals
 from workbench.derive.source_diff import InstructionCost, Listing
 from workbench.ncu.disassembly import kind_of
 from workbench.words import grouped
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 MOST_CELLS = 40_000_000  # of the table of scores, at two bytes
 CONTEXT = 2  # unchanged instructions shown on both sides of a change
@@ -268,6 +269,8 @@ class _Forms(NamedTuple):
 
 
 def _forms(code: Sequence[InstructionCost], ids: dict[str, int]) -> _Forms:
+    import numpy as np  # here, as a ladder imports this module and aligns nothing
+
     at_address = {cost.address: index for index, cost in enumerate(code)}
     texts, registers, bare = [], [], []
     targets: list[int | None] = []
@@ -297,6 +300,8 @@ def _forms(code: Sequence[InstructionCost], ids: dict[str, int]) -> _Forms:
 def _aligned(
     before: Sequence[InstructionCost], after: Sequence[InstructionCost]
 ) -> Iterator[CodeRow]:
+    import numpy as np
+
     ids: dict[str, int] = {}
     forms, forms_after = _forms(before, ids), _forms(after, ids)
     pairs = _pairs(forms, forms_after)
@@ -328,13 +333,15 @@ def _change(
     targets = before.targets[i], after.targets[j]
     # The first pair from each target on: what was put in front of it belongs to its block.
     blocks = {
-        np.searchsorted(places[:, side], x) for side, x in enumerate(targets) if x is not None
+        int(places[:, side].searchsorted(x)) for side, x in enumerate(targets) if x is not None
     }
     return CodeChange.TARGET if None not in targets and len(blocks) > 1 else CodeChange.SAME
 
 
 def _pairs(before: _Forms, after: _Forms) -> list[tuple[int, int]]:
     """Indices that belong together, rising. Of codes too long for a table only equal texts do."""
+    import numpy as np
+
     height, width = len(before.texts), len(after.texts)
     if height * width > MOST_CELLS:
         texts = before.texts.tolist(), after.texts.tolist()
