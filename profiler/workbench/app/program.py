@@ -265,7 +265,7 @@ def call_numbers(wanted: Sequence[LaunchGroup], every: Sequence[Launch]) -> Iter
         number[launch.index] = counts[launch.kernel]
     left = [{number[x.index] for x in group.launches[1:] or group.launches} for group in wanted]
     while left:
-        reached = Counter(one for numbers in left for one in numbers)
+        reached = Counter(number for numbers in left for number in numbers)
         tightest = min(left, key=lambda numbers: len(numbers))
         best = min(tightest, key=lambda one: (-reached[one], one))
         left = [numbers for numbers in left if best not in numbers]
@@ -317,7 +317,7 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
     return TracedProgram(
         program=tuple(command),
         files=(trace, path),
-        timeline=tuple(one for call in sides.values() for one in call.launches),
+        timeline=tuple(launch for call in sides.values() for launch in call.launches),
         faults=tuple(fault.why for fault in wrong),
     )
 

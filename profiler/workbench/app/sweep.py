@@ -59,7 +59,7 @@ def judged(target: Target, space: Space, source: Origin) -> Sweep:
 
 def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
     """Time all combinations that pass the gates together, then the best once more beside the
-    default, and profile both. Raises EnvironmentLacks where fewer than two are on record and
+    default, and profile both. Raises EnvironmentLacks where fewer than two are recorded and
     nothing can be measured.
     """
     reference = target.study.ladder.primary_reference

@@ -160,7 +160,7 @@ class Attempt:
         row = self.row
         checks = row.checks.values() if row is not None else ()
         is_wrong = self.wrong or self.wrong_while_timed
-        if is_wrong or any(one.status == CheckResult.WRONG for one in checks):
+        if is_wrong or any(check.status == CheckResult.WRONG for check in checks):
             return TryVerdict.WRONG
         if row is not None and (row.variant in self.failures or row.status == Status.FAILED):
             return TryVerdict.FAILED
