@@ -21,7 +21,7 @@ import pytest
 from reward_hacks import CHEATS, GATES, HONEST, WORKSPACE, Cheat, ladder
 from workbench.cli.main import main
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1800)]  # all hacks are one command
 
 Rows = Mapping[str, Mapping[str, Any]]
 
