@@ -1,5 +1,9 @@
-"""What README and the docs claim of hacks, honest kernels, chance and GPUs: tables of docs/trust.md
-and docs/measuring.md, computed from the rows of docs/trust.md and the recorded evidence.
+"""What README and the docs claim of hacks, honest kernels, chance, A/A controls and GPUs: tables of
+docs/trust.md and docs/measuring.md, computed from the rows of docs/trust.md and the evidence.
+
+Every timing holds second groups of instances of some variants, its A/A controls, which must come
+out as equal to the first groups. A timing with added sessions has intervals of 99 %: here all are
+of 95 %.
 
 python -m benchmarks.claims
 """
@@ -9,27 +13,26 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import NormalDist, median
 
-from benchmarks import between
+import pandas as pd
 from tools.pages import DOCS, ROOT, table, timings, with_part, write
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.speedup import (
-    over_sessions,
-    variance_of,
-)
+from workbench.derive.speedup import T_975, over_sessions, quantile_of, variance_of
 from workbench.evidence import store
-from workbench.evidence.journal import load_journal
+from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.records import Captures, VariantRecord
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import Ablation, judge
+from workbench.judge.times import Control, TimingFacts, timing_facts
 from workbench.study.config import Config
-from workbench.study.workspace import find_workspace
+from workbench.study.workspace import Workspace, find_workspace
 
 TRUST, MEASURING = DOCS / "trust.md", DOCS / "measuring.md"
 CONFIDENCE = 0.95
@@ -105,48 +108,80 @@ def bounds() -> str:
     return table(("tried", "came", "of all such, with 95 % confidence"), rows)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Recordings of one kind: their number, GPUs and days."""
-
-    what: str
-    recordings: int
-    gpus: int
-    days: tuple[str, ...]
-
-
-def gpus() -> Iterator[Measured]:
-    """Of the evidence of all studies, and of what its journals have."""
+def recordings() -> pd.DataFrame:
+    """The GPU and the day of each recording of all studies, and of what their journals have."""
     evidence = ROOT / "ablations"
     timed = [one.timing.provenance for one in timings(evidence)]
     files = [store.read_record(path, Captures) for path in evidence.rglob("captures.json")]
     captured = [index.provenance for each in files for index in each.captures.values()]
-    for what, every in (("timings with samples", timed), ("captures", captured)):
-        yield _measured(what, [(one.gpu_uuid, one.date) for one in every])
-    for model in sorted({path.name for path in evidence.glob("*/evidence/*") if path.is_dir()}):
-        entries = [
-            entry
-            for path in sorted(evidence.glob(f"*/evidence/{model}"))
-            for entry in load_journal(EvidenceFolder(path)).sessions
-        ]
-        known = [(entry.gpu_uuid, entry.date) for entry in entries]
-        yield _measured(f"medians in journals, {model}", known)
+    rows = [("timings with samples", one.gpu_uuid, one.date[:10]) for one in timed]
+    rows += [("captures", one.gpu_uuid, one.date[:10]) for one in captured]
+    for path in sorted(evidence.glob("*/evidence/*"), key=lambda path: path.name):
+        what = f"medians in journals, {path.name}"
+        entries = load_journal(EvidenceFolder(path)).sessions if path.is_dir() else ()
+        rows += [(what, entry.gpu_uuid, entry.date[:10]) for entry in entries]
+    return pd.DataFrame(rows, columns=["what", "gpu", "day"])
 
 
-def _measured(what: str, every: Collection[tuple[str | None, str]]) -> Measured:
-    days = tuple(sorted({date[:10] for _, date in every}))
-    return Measured(what, len(every), len({gpu for gpu, _ in every}), days)
-
-
-def days_in_words(days: Sequence[str]) -> str:
-    return days[0] if len(days) == 1 else f"{len(days)} days, {days[0]} to {days[-1]}"
+def gpus() -> pd.DataFrame:
+    """By kind of recording: their number, their GPUs, and their days."""
+    kinds = recordings().groupby("what", sort=False)
+    return kinds.agg(
+        recordings=("day", "size"),
+        gpus=("gpu", lambda gpus: gpus.nunique(dropna=False)),
+        days=("day", "nunique"),
+        first=("day", "min"),
+        last=("day", "max"),
+    )
 
 
 def gpu_table() -> str:
-    rows = [(one.what, one.recordings, one.gpus, days_in_words(one.days)) for one in gpus()]
+    rows = [
+        (what, count, of, first if days == 1 else f"{days} days, {first} to {last}")
+        for what, count, of, days, first, last in gpus().itertuples()
+    ]
     return table(("what", "recordings", "GPUs", "on"), rows)
 
 
+# ---- A/A controls
+CONTROLS = (
+    "study", "timings", "controls", "exclude 1.0", "half-width, median", "furthest from 1.0",
+)  # fmt: skip
+
+
+def facts_of(workspace: Workspace, study: str) -> Iterator[TimingFacts]:
+    """Of all timings of a study, at any shape and on any GPU."""
+    reference = workspace.study(study).ladder.primary_reference
+    every = timings(workspace.ablations / study / "evidence")
+    return filter(None, (timing_facts(each, reference) for each in every))
+
+
+def half_width(control: Control) -> float:
+    """Of the logarithm of its ratio, at 95 %."""
+    ratio = control.ratio
+    return quantile_of(T_975, ratio.sessions - 1) * math.sqrt(variance_of(ratio))
+
+
+def excludes_one(control: Control) -> bool:
+    """Whether its 95 % interval does."""
+    return abs(math.log(control.ratio.ratio)) > half_width(control)
+
+
+def control_table() -> str:
+    workspace, rows = find_workspace(ROOT), list[tuple[object, ...]]()
+    every = {study: list(facts_of(workspace, study)) for study in workspace.studies()}
+    for name, timed in (*every.items(), ("all", list(chain(*every.values())))):
+        if controls := [control for facts in timed for control in facts.controls]:
+            off = sum(map(excludes_one, controls))
+            share = f"{off} ({100 * off / len(controls):.1f} %)"
+            half = median(100 * half_width(control) for control in controls)
+            furthest = 100 * max(abs(control.ratio.ratio - 1) for control in controls)
+            cells = share, f"±{half:.2f} %", f"{furthest:.2f} %"
+            rows.append((name, len(timed), len(controls), *cells))
+    return table(CONTROLS, rows)
+
+
+# ---- chance
 def largest_of(count: int) -> float:
     """The mean of the largest of so many numbers of a standard normal distribution."""
     normal = NormalDist()
@@ -180,9 +215,8 @@ def chance() -> Chance:
     ladder = attention()
     ratios = [row.over_parent for row in ladder.rows if row.over_parent]
     errors = [math.sqrt(variance_of(ratio)) for ratio in ratios if ratio.sessions > 1]
-    known = between.FILE.read_text("utf-8").split("[nvidia-h100-80gb-hbm3]")[1]
-    (deviation,) = re.findall(r"^deviation = (\S+)$", known.split("\n[")[0], re.MULTILINE)
-    return Chance(len(ladder.rows), median(errors), float(deviation))
+    deviation, _ = known_between("nvidia-h100-80gb-hbm3")
+    return Chance(len(ladder.rows), median(errors), deviation)
 
 
 def kept_below_the_gate(of: Chance) -> float:
@@ -218,6 +252,7 @@ def written() -> dict[Path, str]:
     trust = with_part(TRUST.read_text("utf-8"), "bounds", f"{bounds()}\n")
     trust = with_part(trust, "chance", f"{luck}\n")
     measuring = with_part(MEASURING.read_text("utf-8"), "gpus", f"{gpu_table()}\n")
+    measuring = with_part(measuring, "controls", f"{control_table()}\n")
     return {TRUST: trust, MEASURING: measuring}
 
 

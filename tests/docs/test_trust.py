@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
-from benchmarks import agreement, between, carried, claims, controls
+from benchmarks import agreement, between, carried, claims
 from benchmarks.honest import __main__ as honest
 from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row, studies
 from benchmarks.honest.corpus import points
@@ -48,13 +49,13 @@ def test_the_cross_checks_have_the_names_of_gates() -> None:
 def every_timing() -> tuple[TimingFacts, ...]:
     """Of all timings on record in the repository, of whatever study and shape."""
     workspace = find_workspace(ROOT)
-    return tuple(f for name in workspace.studies() for f in controls.facts_of(workspace, name))
+    return tuple(f for name in workspace.studies() for f in claims.facts_of(workspace, name))
 
 
 @pytest.mark.slow
 def test_no_recorded_control_is_off() -> None:
     every = [control for facts in every_timing() for control in facts.controls]
-    off = sum(map(controls.excludes_one, every))
+    off = sum(map(claims.excludes_one, every))
     told = f"[{off} of {len(every)} comparisons](measuring.md#aa-controls)"
     assert f"{told}, {100 * off / len(every):.1f} %; none lies wholly beyond 1 %" in PAGE
     assert not any(control.is_off for control in every)
@@ -175,15 +176,12 @@ def test_a_study_without_times_on_this_gpu_is_not_recorded_again(
 
 
 def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
-    def pair(*values: float) -> list[between.Recorded]:
-        return [between.Recorded(str(value), "", value) for value in values]
-
-    every: dict[between.Pair, list[between.Recorded]] = {("wild", "0"): pair(0.0, 0.02)}
-    every |= {("calm", f"{n}"): pair(0.5, 0.5) for n in range(9)}
-    by_study = between.by_study(every, dict.fromkeys(every, 0.0))
-    assert by_study == pytest.approx({"calm": 0.0, "wild": 0.02 / math.sqrt(2)})
-    assert between.together(by_study.values()) == pytest.approx(0.01)
-    assert between.of_others(by_study)["wild"] == 0.0
+    pairs = [("wild", 0, 0.0), ("wild", 0, 0.02), *(("calm", n, 0.5) for n in [*range(9)] * 2)]
+    recordings = pd.DataFrame(pairs, columns=["study", "shape", "value"])
+    recordings[[*between.PAIR[2:], "variance"]] = 0.0
+    by_study = between.deviations_of(recordings)
+    assert by_study.to_dict() == pytest.approx({"calm": 0.0, "wild": 0.02 / math.sqrt(2)})
+    assert between.together(by_study) == pytest.approx(0.01)
 
 
 def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:

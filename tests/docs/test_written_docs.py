@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import agreement, between, claims, controls, effects, models
+from benchmarks import agreement, between, claims, effects, models
 from benchmarks.effects import Effect
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 from tools import lessons, reference, sizes
@@ -29,7 +29,6 @@ from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
         pytest.param(between, marks=pytest.mark.slow),
         pytest.param(agreement, marks=pytest.mark.slow),
         pytest.param(claims, marks=pytest.mark.slow),
-        pytest.param(controls, marks=pytest.mark.slow),
         pytest.param(models, marks=pytest.mark.slow),
         effects,
         pytest.param(sizes, marks=pytest.mark.slow),
