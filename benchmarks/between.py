@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from tools.pages import DOCS, ROOT, answer, table, timings, with_part, write
+from tools.pages import DOCS, ROOT, answer, table, timings, with_parts, write
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
@@ -210,7 +210,7 @@ def written() -> dict[Path, str]:
         f"\nThe interval over the sessions of one recording holds {100 * held.mean():.0f} % of "
         f"{len(held):,} others.\n"
     )
-    return {FILE: text, PAGE: with_part(PAGE.read_text("utf-8"), "between", page.lstrip())}
+    return {FILE: text, PAGE: with_parts(PAGE, {"between": page.lstrip()})}
 
 
 def again(study: str, root: Path = ROOT) -> None:

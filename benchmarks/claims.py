@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import NormalDist, median
 
 import pandas as pd
-from tools.pages import DOCS, ROOT, table, timings, with_part, write
+from tools.pages import DOCS, ROOT, table, timings, with_parts, write
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
@@ -249,11 +249,9 @@ def written() -> dict[Path, str]:
         f"between recordings. A step whose true gain is {100 * (TRUE_GAIN - 1):.1f} % is kept in "
         f"{100 * kept_below_the_gate(of):.1f} % of recordings on H100s."
     )
-    trust = with_part(TRUST.read_text("utf-8"), "bounds", f"{bounds()}\n")
-    trust = with_part(trust, "chance", f"{luck}\n")
-    measuring = with_part(MEASURING.read_text("utf-8"), "gpus", f"{gpu_table()}\n")
-    measuring = with_part(measuring, "controls", f"{control_table()}\n")
-    return {TRUST: trust, MEASURING: measuring}
+    trust = {"bounds": f"{bounds()}\n", "chance": f"{luck}\n"}
+    measuring = {"gpus": f"{gpu_table()}\n", "controls": f"{control_table()}\n"}
+    return {TRUST: with_parts(TRUST, trust), MEASURING: with_parts(MEASURING, measuring)}
 
 
 if __name__ == "__main__":

@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import multiprocessing
 import os
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -33,8 +30,19 @@ from unittest.mock import patch
 
 import msgspec
 import torch
-from benchmarks.models import MODELS, PAGE, Model, build, drawn, forward, milliseconds
-from tools.pages import ROOT, with_part
+from benchmarks.models import (
+    MODELS,
+    PAGE,
+    Measured,
+    Model,
+    build,
+    drawn,
+    forward,
+    in_process,
+    milliseconds,
+    read,
+)
+from tools.pages import ROOT, with_parts
 from tools.pages import table as markdown
 from tools.pages import write as write_pages
 
@@ -42,7 +50,6 @@ from workbench import cuda
 from workbench.app.target import find_recorded
 from workbench.app.weigh import weigh
 from workbench.cli.streams import executor
-from workbench.cuda.compiler import package_version
 from workbench.derive.speedup import T_975, over_sessions, quantile_of
 from workbench.render.numbers import number
 from workbench.run.worker.timing.graphs import captured
@@ -50,7 +57,6 @@ from workbench.study.workspace import load_module
 
 RECORDED = ROOT / "benchmarks" / "recorded" / "effects.json"
 EVIDENCE = "nvidia-h100-80gb-hbm3"  # the recorded ratios of ``weigh``
-PACKAGES = ("torch", "transformers", "triton")
 STEPS = 3  # of the model in a trace
 RUN_MS, ALONE_MS, WARM_SECONDS = 20.0, 2.0, 0.3
 MOST_PAIRS = 100_000
@@ -235,13 +241,8 @@ class Effect(msgspec.Struct, kw_only=True):
         return [math.log(without / with_) for without, with_ in self.pairs]
 
 
-class Recording(msgspec.Struct, kw_only=True):
-    gpu: str = ""
-    driver: str = ""
-    date: str = ""
-    packages: dict[str, str] = msgspec.field(default_factory=dict)
+class Recording(Measured, kw_only=True):
     effects: dict[str, Effect] = msgspec.field(default_factory=dict)
-    failed: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 # ---- the table -------------------------------------------------------------------------------
@@ -289,26 +290,14 @@ def row(name: str, effect: Effect) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def table(recording: Recording | None) -> str:
-    if recording is None or not recording.effects:
-        return "Not collected.\n"
-    packages = ", ".join(f"{p} {v}" for p, v in recording.packages.items() if v)
-    count_ = min(len(effect.pairs) for effect in recording.effects.values())
-    head = f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}; {packages}; "
+def table(recording: Recording) -> str:
+    pairs = min(len(effect.pairs) for effect in recording.effects.values())
     rows = [row(name, effect) for name, effect in recording.effects.items()]
-    failed = [f"\nNot measured: {PAIRS[n].title}: {why}.\n" for n, why in recording.failed.items()]
-    body = markdown(HEADER, rows, left=3)
-    return f"{head}{count_} pairs of runs.\n\n{body}\n{''.join(failed)}"
-
-
-def recorded() -> Recording | None:
-    if not RECORDED.is_file():
-        return None
-    return msgspec.json.decode(RECORDED.read_bytes(), type=Recording)
+    return f"{recording.provenance}; {pairs} pairs of runs.\n\n{markdown(HEADER, rows, left=3)}\n"
 
 
 def written() -> dict[Path, str]:
-    return {PAGE: with_part(PAGE.read_text("utf-8"), "models: effects", table(recorded()))}
+    return {PAGE: with_parts(PAGE, {"models: effects": table(read(RECORDED, Recording))})}
 
 
 # ---- measuring -------------------------------------------------------------------------------
@@ -438,20 +427,12 @@ def effect_of(pair: Pair, pairs: int) -> Effect:
     )
 
 
-def measure(name: str, pairs: int, path: Path) -> None:
-    """Add one row to the recording in ``path``; this process is for it alone."""
-    from workbench.run.worker.device import environment
-
-    recording = msgspec.json.decode(path.read_bytes(), type=Recording)
-    here = environment()
-    recording.gpu, recording.driver = here.gpu or "", here.driver or ""
-    try:
-        recording.effects[name] = effect_of(PAIRS[name], pairs)
-        recording.failed.pop(name, None)
-    except Exception as error:
-        traceback.print_exc()
-        recording.failed[name] = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(recording)) + b"\n")
+def measure(name: str, pairs: int) -> None:
+    """Add one row to the recording; this process is for it alone."""
+    recording = read(RECORDED, Recording)
+    recording.name_gpu()
+    recording.effects[name] = effect_of(PAIRS[name], pairs)
+    recording.write(RECORDED)
 
 
 def main(arguments: list[str]) -> int:
@@ -460,7 +441,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--rows", nargs="+", choices=PAIRS, default=list(PAIRS))
     parser.add_argument("--more", action="store_true", help="keep the other rows as they are")
     parser.add_argument("--seconds", type=float, default=600.0, help="limit of all rows")
-    parser.add_argument("--start", choices=("fork", "spawn"), default="fork", help="of a row")
     parser.add_argument("--tables", action="store_true", help="measure nothing")
     given = parser.parse_args(arguments)
     if not given.tables:
@@ -468,27 +448,20 @@ def main(arguments: list[str]) -> int:
         os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
         for model in {PAIRS[name].model.kind for name in given.rows}:
             getattr(import_module("transformers"), model)
-        date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        packages = {p: package_version(p) for p in PACKAGES}
-        before = recorded() if given.more else None
-        start = msgspec.json.encode(before or Recording(date=date, packages=packages))
-        RECORDED.write_bytes(msgspec.json.format(start) + b"\n")
+        recording = read(RECORDED, Recording) if given.more else Recording()
+        if not given.more:
+            recording.begin("torch", "transformers", "triton")
+        recording.write(RECORDED)
         ends = time.monotonic() + given.seconds
         for name in given.rows:
             begins = time.monotonic()
-            process: Any = multiprocessing.get_context(given.start).Process(
-                target=measure, args=(name, given.pairs, RECORDED)
-            )
-            process.start()
-            process.join(max(1.0, ends - begins))
-            if process.is_alive():
-                process.kill()
-                process.join()
-            print(f"{name}: {time.monotonic() - begins:.0f} s, exit {process.exitcode}", flush=True)
+            left = max(1.0, ends - begins)
+            state = "done" if in_process("fork", left, measure, name, given.pairs) else "failed"
+            print(f"{name}: {time.monotonic() - begins:.0f} s, {state}", flush=True)
     write_pages(written())
-    recording = recorded()
+    recording = read(RECORDED, Recording)
     print(table(recording))
-    missing = set(given.rows) - set(recording.effects if recording else ())
+    missing = set(given.rows) - set(recording.effects)
     for name in missing:
         print(f"error: not measured: {name}", file=sys.stderr)
     return 4 if missing else 0

@@ -14,8 +14,8 @@ import argparse
 import copy
 import gc
 import math
+import multiprocessing
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import torch
@@ -48,7 +48,6 @@ TOKENS = (512, 2048, 8192)  # of a forward pass
 ROUNDS, WARM_SECONDS = 12, 0.3
 LOGITS = 512  # positions at the end whose logits are compared
 SECONDS = 240  # limit of a session
-PACKAGES = ("torch", "transformers", "flash-attn-4")
 
 Figures = dict[str, float]  # by implementation: milliseconds, or the relative error of logits
 
@@ -95,16 +94,58 @@ MODELS = {
 }  # fmt: skip
 
 
-class Recording(msgspec.Struct, kw_only=True):
+class Measured(msgspec.Struct, kw_only=True):
+    """Where and when a file of benchmarks/recorded was measured."""
+
+    gpu: str = ""
+    driver: str = ""
+    date: str = ""
+    packages: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def begin(self, *packages: str) -> None:
+        self.date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.packages = {name: package_version(name) for name in packages}
+
+    def name_gpu(self) -> None:
+        """Makes a CUDA context."""
+        from workbench.run.worker.device import environment
+
+        here = environment()
+        self.gpu, self.driver = here.gpu or "", here.driver or ""
+
+    @property
+    def provenance(self) -> str:
+        packages = ", ".join(f"{name} {of}" for name, of in self.packages.items() if of)
+        return f"{self.gpu}, driver {self.driver}, {self.date[:10]}; {packages}"
+
+    def write(self, path: Path) -> None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+
+
+M = TypeVar("M", bound=Measured)
+
+
+def read(path: Path, kind: type[M]) -> M:
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+def in_process(start: str, seconds: float, work: Callable[..., None], *given: object) -> bool:
+    """Whether a process of its own did the work, and in this time."""
+    process: Any = multiprocessing.get_context(start).Process(target=work, args=given)
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    return process.exitcode == 0
+
+
+class Recording(Measured, kw_only=True):
     """``times`` are by model and number of tokens, one mapping a session; ``sources`` is the
     kernel's fingerprint.
     """
 
     sources: str
-    gpu: str = ""
-    driver: str = ""
-    date: str = ""
-    packages: dict[str, str] = msgspec.field(default_factory=dict)
     parameters: dict[str, int] = msgspec.field(default_factory=dict)
     times: dict[str, dict[int, list[Figures]]] = msgspec.field(default_factory=dict)
     errors: dict[str, dict[int, Figures]] = msgspec.field(default_factory=dict)
@@ -123,12 +164,6 @@ def launched(implementation: str) -> str:
 def sources(study: Study) -> str:
     """The fingerprint of the kernels that run; neither of the adapter nor of the launch."""
     return Fingerprints(study).of_sources("chosen")
-
-
-def recorded() -> Recording | None:
-    if not RECORDED.is_file():
-        return None
-    return msgspec.json.decode(RECORDED.read_bytes(), type=Recording)
 
 
 # ---- the tables ------------------------------------------------------------------------------
@@ -183,18 +218,13 @@ def table(recording: Recording, name: str) -> str:
     return f"{line}\n\n{markdown(HEADER, rows, left=0)}\n"
 
 
-def page(text: str, recording: Recording | None, present: str) -> str:
-    """The page with its tables written again; without a record they say "Not collected.".
-    ``present`` is the fingerprint of the kernel's present sources.
+def page(text: str, recording: Recording, present: str) -> str:
+    """The page with its tables written again. ``present`` is the fingerprint of the kernel's
+    present sources.
     """
-    made = dict.fromkeys(["provenance", *MODELS], "Not collected.\n")
-    if recording is not None:
-        packages = ", ".join(f"{p} {v}" for p, v in recording.packages.items() if v)
-        where = f"{recording.gpu}, driver {recording.driver}, {recording.date[:10]}"
-        made |= {name: table(recording, name) for name in MODELS}
-        note = " The kernel's sources have changed since." * (present != recording.sources)
-        made["provenance"] = f"{where}; {packages}.{note}\n"
-    for name, body in made.items():
+    note = " The kernel's sources have changed since." * (present != recording.sources)
+    made = {"provenance": f"{recording.provenance}.{note}\n"}
+    for name, body in (made | {name: table(recording, name) for name in MODELS}).items():
         text = with_part(text, f"models: {name.replace('-', '_')}", body)
     return text
 
@@ -304,12 +334,10 @@ def errors_of(made: Any, names: Sequence[str], tokens: torch.Tensor) -> Figures:
 
 
 @torch.no_grad()
-def session(recording: Recording, *, first: bool) -> None:
+def session(first: bool) -> None:
     """Add a session, which this process is for; the first one also compares logits."""
-    from workbench.run.worker.device import environment
-
-    here, names = environment(), list(registered())
-    recording.gpu, recording.driver = here.gpu or "", here.driver or ""
+    recording, names = read(RECORDED, Recording), list(registered())
+    recording.name_gpu()
     for name, model in MODELS.items():
         made = build(model)
         recording.parameters[name] = sum(p.numel() for p in made.parameters())
@@ -321,50 +349,32 @@ def session(recording: Recording, *, first: bool) -> None:
         for length in TOKENS if first else ():
             errors = recording.errors.setdefault(name, {})
             errors[length] = errors_of(made, names, drawn(model, length))
-        write(recording)
+        recording.write(RECORDED)
         del made
         gc.collect()
         torch.cuda.empty_cache()
 
 
-def write(recording: Recording) -> None:
-    RECORDED.write_bytes(msgspec.json.format(msgspec.json.encode(recording)) + b"\n")
-
-
 def written() -> dict[Path, str]:
     study = find_workspace(ROOT).study("attention_served")
-    return {PAGE: page(PAGE.read_text("utf-8"), recorded(), sources(study))}
+    return {PAGE: page(PAGE.read_text("utf-8"), read(RECORDED, Recording), sources(study))}
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sessions", type=int, default=5)
     parser.add_argument("--tables", action="store_true", help="measure nothing")
-    parser.add_argument("--session", choices=("first", "more"), help="of this process")
     given = parser.parse_args(arguments)
     workspace = find_workspace(ROOT)
-    study, whole = workspace.study("attention_served"), True
-    found = recorded()
-    if given.session and found:
-        session(found, first=given.session == "first")
-        return 0
+    whole = True
     if not given.tables:
-        date = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        packages = {p: package_version(p) for p in PACKAGES}
-        write(Recording(sources=sources(study), date=date, packages=packages))
+        found = Recording(sources=sources(workspace.study("attention_served")))
+        found.begin("torch", "transformers", "flash-attn-4")
+        found.write(RECORDED)
         for count in range(given.sessions):
-            own = ["--session", "more" if count else "first"]
-            command = [sys.executable, "-m", "benchmarks.models", *own]
-            try:
-                subprocess.run(command, cwd=ROOT, check=True, timeout=SECONDS)
-            except subprocess.SubprocessError as error:
-                print(error, file=sys.stderr)
-                whole = False
+            whole &= in_process("spawn", SECONDS, session, count == 0)
     write_pages(written())
-    if (found := recorded()) is None:
-        print("error: nothing is recorded", file=sys.stderr)
-        return 3
-    most, worst = workspace.config.gates.max_error, found.worst_error()
+    most, worst = workspace.config.gates.max_error, read(RECORDED, Recording).worst_error()
     print(f"worst error of logits: {worst:.3f} of SDPA's, at most {most} is allowed")
     return 4 if not whole else int(not worst <= most)
 

@@ -51,6 +51,14 @@ def write(made: Mapping[Path, str]) -> None:
         path.write_text(text, "utf-8")
 
 
+def with_parts(page: Path, made: Mapping[str, str]) -> str:
+    """The text of a page with each part by its name, as ``with_part`` has one."""
+    text = page.read_text("utf-8")
+    for name, part in made.items():
+        text = with_part(text, name, part)
+    return text
+
+
 def with_part(text: str, name: str, made: str) -> str:
     """A page with what was ``made`` between ``<!-- name -->`` and ``<!-- /name -->``; the second
     has no more than stands before a colon.
