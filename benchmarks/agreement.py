@@ -29,8 +29,9 @@ from statistics import fmean, median
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import pandas as pd
 import torch
-from tools.pages import DOCS, ROOT, table, with_part, write
+from tools.pages import DOCS, ROOT, table, with_parts, write
 from torch.cuda import Event
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention, silu
@@ -332,46 +333,43 @@ def at_clock(ghz: float, took: float, kilocycles: float) -> float:
     return kilocycles / ghz if abs(kilocycles / took / ghz - 1) > WITHIN else took
 
 
-def off(times: list[float]) -> bool:
-    return max(times) - min(times) > max(WITHIN * min(times), WITHIN_US)
+def apart(times: pd.DataFrame) -> pd.Series[float]:
+    return times.max(axis=1) / times.min(axis=1) - 1
 
 
-def ratios(found: dict[Point, list[float]], ways: Sequence[int]) -> Iterator[float]:
-    """By how much the ratio of two kernels at a size differs between some ways, at most; of those
-    that take 10 µs or more, since 0.3 µs are 3 % of 10.
+def agree(found: pd.DataFrame, ways: Sequence[int]) -> pd.Series[bool]:
+    """Whether some ways to time a point agree."""
+    times = found.iloc[:, list(ways)]
+    least = times.min(axis=1)
+    return times.max(axis=1) - least <= (WITHIN * least).clip(lower=WITHIN_US)
+
+
+def close(found: pd.DataFrame, ways: Sequence[int]) -> str:
+    """How many ratios of two kernels at a size agree between some ways; of those that take 10 µs or
+    more, since 0.3 µs are 3 % of 10.
     """
-    compared = {point: [times[way] for way in ways] for point, times in found.items()}
-    long = {point: times for point, times in compared.items() if min(times) >= WITHIN_US / WITHIN}
-    for name, size in long:
-        for other in KERNELS:
-            if name < other and (other, size) in long:
-                both = zip(long[name, size], long[other, size], strict=True)
-                values = [one / two for one, two in both]
-                yield max(values) / min(values) - 1
+    times = found.iloc[:, list(ways)]
+    long = times[times.min(axis=1) >= WITHIN_US / WITHIN].reset_index()
+    both = long.merge(long, on="bytes", suffixes=("", " other")).query("kernel < `kernel other`")
+    ratios = pd.DataFrame({way: both[way] / both[f"{way} other"] for way in times.columns})
+    return f"{(apart(ratios) <= WITHIN).sum()} of {len(ratios)}"
 
 
-def shown(found: dict[Point, list[float]]) -> str:
+def shown(found: pd.DataFrame) -> str:
     """The points that disagree, and how many agree."""
-    rows: list[tuple[str, ...]] = []
-    for (name, size), every in found.items():
-        times = [every[way] for way in COMPARED]
-        told = f"{100 * (max(times) / min(times) - 1):.1f}"
-        if off(times):
-            rows.append((name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in every), told))
+    misses = found.assign(apart=100 * apart(found.iloc[:, list(COMPARED)]))
+    misses = misses[~agree(found, COMPARED)].reset_index()
+    rows = [
+        (name, f"{size / MB:.3g}", *(f"{time:.4g}" for time in times), f"{percent:.1f}")
+        for name, size, *times, percent in misses.itertuples(index=False)
+    ]
     lines = table(("kernel", "input, MB", *WAYS, "apart, %"), rows)
-
-    def agree(ways: Sequence[int]) -> int:
-        return sum(not off([times[way] for way in ways]) for times in found.values())
-
-    def close(ways: Sequence[int]) -> str:
-        apart_by = [*ratios(found, ways)]
-        return f"{sum(each <= WITHIN for each in apart_by)} of {len(apart_by)}"
-
-    pairs = ", ".join(f"{WAYS[i]} and {WAYS[j]} at {agree((i, j))}" for i, j in PAIRS)
+    pairs = ", ".join(f"{WAYS[i]} and {WAYS[j]} at {agree(found, (i, j)).sum()}" for i, j in PAIRS)
     return (
-        f"{lines}\n\n{agree(COMPARED)} of {len(found)} points agree within 3 % or 0.3 µs: {pairs}. "
-        f"Of the ratios of two kernels of 10 µs or more, {close(COMPARED)} agree within 3 %; "
-        f"between {' and '.join(WAYS[way] for way in SAME_GRAPH)}, {close(SAME_GRAPH)}.\n"
+        f"{lines}\n\n{agree(found, COMPARED).sum()} of {len(found)} points agree within 3 % or "
+        f"0.3 µs: {pairs}. Of the ratios of two kernels of 10 µs or more, "
+        f"{close(found, COMPARED)} agree within 3 %; "
+        f"between {' and '.join(WAYS[way] for way in SAME_GRAPH)}, {close(found, SAME_GRAPH)}.\n"
     )
 
 
@@ -384,14 +382,15 @@ def record(found: dict[Point, list[float]]) -> None:
     FILE.write_text(f"[\n{lines}\n]\n", "utf-8")
 
 
-def recorded() -> dict[Point, list[float]]:
-    every = json.loads(FILE.read_text("utf-8"))
-    return {(one["kernel"], one["bytes"]): one["microseconds"] for one in every}
+def recorded() -> pd.DataFrame:
+    """The last record: microseconds in each way by kernel and bytes."""
+    every = pd.read_json(FILE).set_index(["kernel", "bytes"])
+    return pd.DataFrame([*every.microseconds], index=every.index, columns=WAYS)
 
 
 def written() -> dict[Path, str]:
     """By the last record; no GPU is needed."""
-    return {PAGE: with_part(PAGE.read_text("utf-8"), "agreement", shown(recorded()))}
+    return {PAGE: with_parts(PAGE, {"agreement": shown(recorded())})}
 
 
 def main() -> None:

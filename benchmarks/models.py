@@ -131,13 +131,14 @@ def read(path: Path, kind: type[M]) -> M:
 
 def in_process(start: str, seconds: float, work: Callable[..., None], *given: object) -> bool:
     """Whether a process of its own did the work, and in this time."""
-    process: Any = multiprocessing.get_context(start).Process(target=work, args=given)
+    context: Any = multiprocessing.get_context(start)
+    process = context.Process(target=work, args=given)
     process.start()
     process.join(seconds)
     if process.is_alive():
         process.kill()
         process.join()
-    return process.exitcode == 0
+    return bool(process.exitcode == 0)
 
 
 class Recording(Measured, kw_only=True):

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-import traceback
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from statistics import fmean, median
 
-from tools.pages import ROOT
+from tools.pages import ROOT, row, table
 
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.run.protocol import SessionsJob
@@ -25,7 +23,7 @@ from workbench.run.worker.referee import Referee
 from workbench.run.worker.startup import import_libraries
 from workbench.run.worker.timing.session import TimingProcess
 from workbench.study.config import TimingSettings
-from workbench.words import HEADLINE
+from workbench.words import HEADLINE, grouped
 
 CASES = {  # the first variant is the anchor
     ("attention", "b1h8s128d64"): ("sdpa", "fix11", "fix30", "sdpa_cudnn"),
@@ -37,7 +35,7 @@ CASES = {  # the first variant is the anchor
     ("transpose", "2048x2048"): ("eager", "tiled", "padded", "vectorised", "copy"),
 }
 
-Times = Mapping[str, float]
+HEAD = ("study", "shape", "session, µs", "referee − session, least", "most")
 
 
 def job_of(study: str, shape: str, variants: Sequence[str]) -> SessionsJob:
@@ -50,8 +48,8 @@ def job_of(study: str, shape: str, variants: Sequence[str]) -> SessionsJob:
     )  # fmt: skip
 
 
-def session(job: SessionsJob, variants: Sequence[str], answer: Connection) -> None:
-    """Send the chained microseconds of each variant."""
+def session(job: SessionsJob, variants: Sequence[str]) -> dict[str, float]:
+    """The chained microseconds of each variant, in a process for that alone."""
     import torch
 
     torch.zeros(1, device="cuda")
@@ -62,28 +60,12 @@ def session(job: SessionsJob, variants: Sequence[str], answer: Connection) -> No
         raise error
 
     timed = TimingProcess(job, study, loader, fail).session(0, variants, False)
-    times: dict[str, list[float]] = defaultdict(list)
-    for series in timed.series:
-        if series.regime == HEADLINE and not series.control:
-            times[series.variant].append(median(series.microseconds))
-    answer.send({name: fmean(each) for name, each in times.items()})
-
-
-def in_session(job: SessionsJob, variants: Sequence[str]) -> Times:
-    ours, theirs = Pipe(duplex=False)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            session(job, variants, theirs)
-        except BaseException:
-            traceback.print_exc()
-        os._exit(0)
-    theirs.close()
-    try:
-        times: Times = ours.recv()
-    finally:
-        os.waitpid(pid, 0)
-    return times
+    medians = grouped(
+        (series.variant, median(series.microseconds))
+        for series in timed.series
+        if series.regime == HEADLINE and not series.control
+    )
+    return {name: fmean(times) for name, times in medians.items()}
 
 
 def main() -> None:
@@ -91,11 +73,11 @@ def main() -> None:
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as cubins:
         os.environ[CUBIN_FOLDER] = cubins
-        print("| study | shape | session, µs | referee − session, least | most |")
-        print("| --- | --- | --: | --: | --: |")
+        print(table(HEAD, [], left=2))
         for (study, shape), variants in CASES.items():
             job = job_of(study, shape, variants)
-            times, anchor = in_session(job, variants), variants[0]
+            with ProcessPoolExecutor(1, mp_context=get_context("fork")) as fork:
+                times, anchor = fork.submit(session, job, variants).result(), variants[0]
             by_referee: dict[str, float] = {}
             for seen in Referee(job, anchor).witnesses(variants[1:], lambda name: None):
                 if seen.variant == anchor and not seen.why:
@@ -106,8 +88,8 @@ def main() -> None:
             more = {name: time / times[name] - 1 for name, time in by_referee.items()}
             ends = min(more, key=more.__getitem__), max(more, key=more.__getitem__)
             span = f"{min(times.values()):.3g} to {max(times.values()):.3g}"
-            cells = " | ".join(f"{more[name]:+.1%} {name}" for name in ends)
-            print(f"| {study} | {shape} | {span} | {cells} |", flush=True)
+            least, most = (f"{more[name]:+.1%} {name}" for name in ends)
+            print(row((study, shape, span, least, most)), flush=True)
 
 
 if __name__ == "__main__":

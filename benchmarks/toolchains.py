@@ -2,7 +2,7 @@
 
 python -m benchmarks.toolchains FOLDER nvrtc 13.0.48 13.5.37 [--strangers CLONES]
 
-FOLDER gets an environment, its builds and a JSON index for each version. Kernels are those of the
+FOLDER gets an environment and its builds for each version. Kernels are those of the
 five studies and, with ``--strangers``, the .cu and .cuh files of strangers.toml that lie as
 CLONES/owner/name. What pip installs is the wheel of that version, and for nvcc what it needs. A
 table compares each version with the one before it, and the last with the first.
@@ -11,7 +11,6 @@ table compares each version with the one before it, and the last with the first.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
@@ -20,12 +19,12 @@ import venv
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
+import pandas as pd
 from benchmarks.strangers import REFERENCES, strangers
+from tools.pages import batched
 
 from workbench.app.kernel_code import kept_cubins
 from workbench.app.sides import build_all, side_of
@@ -38,9 +37,9 @@ from workbench.ncu.nvdisasm import disassembled
 from workbench.problems.detect import read_problem
 from workbench.problems.problem import Request
 from workbench.problems.writing import TrialFacts, write
-from workbench.run.protocol import Failed
+from workbench.run.protocol import Built, Failed
 from workbench.run.repository import Commit
-from workbench.run.toolchains import Toolchain, toolchain_of
+from workbench.run.toolchains import toolchain_of
 from workbench.study.workspace import find_workspace
 
 ARCH, AT_ONCE = "sm_90a", 3
@@ -81,27 +80,21 @@ def environment(folder: Path, kind: str, version: str) -> Path:
     return root
 
 
+FIGURES = ("instructions", "registers", "spills")
+
+
 @dataclass(frozen=True)
 class Compiled:
-    """What one version made: kernels by workspace, study, variant, name and macros."""
+    """What one version made: kernels by study, source, name and macros; why variants failed."""
 
     name: str
-    kernels: Mapping[str, BuiltKernel]
+    kernels: pd.DataFrame
     failed: Mapping[str, str]
-    builds: Path
+    binaries: Mapping[str, bytes]
 
-    @cached_property
-    def binaries(self) -> Mapping[str, bytes]:
-        return kept_cubins(self.builds)
-
-    def size(self, kernel: BuiltKernel) -> int:
-        """Instructions of 16 bytes, with the padding at the end."""
-        name = f"{TEXT}{kernel.kernel}"
-        return sum(s.size for s in sections(self.binaries[kernel.code]) if s.name == name) // 16
-
-    def kinds(self, kernel: BuiltKernel) -> Counter[str]:
-        code = disassembled(self.binaries[kernel.code], kernel.kernel)[kernel.kernel]
-        return Counter(kind_of(text) for _, text in code)
+    def kinds(self, key: str) -> Counter[str]:
+        name, code = self.kernels.kernel[key], self.kernels.code[key]
+        return Counter(kind_of(text) for _, text in disassembled(self.binaries[code], name)[name])
 
 
 def workspaces(folder: Path, clones: Path | None) -> Iterator[Path]:
@@ -135,90 +128,56 @@ def workspaces(folder: Path, clones: Path | None) -> Iterator[Path]:
 
 
 def compiled(folder: Path, kind: str, version: str, roots: Sequence[Path]) -> Compiled:
-    """Build all variants, or read what an earlier call has built."""
+    """Build all variants; what an earlier call has built is not compiled again."""
     name, builds = f"{kind}-{version}", folder / "builds" / f"{kind}-{version}"
-    kernels: dict[str, BuiltKernel] = {}
-    failed: dict[str, str] = {}
+    python = environment(folder, kind, version) / "bin" / "python3"
+    events: dict[tuple[str, str], Built | Failed] = {}
     for root in roots:
-        index = folder / f"{name}-{root.name}.json"
-        if not index.is_file():
-            python = environment(folder, kind, version) / "bin" / "python3"
-            links = folder / "links" / f"{name}-{os.getpid()}-{root.name}"
-            toolchain = toolchain_of(name, python, links, builds)
-            index.write_text(json.dumps(built(toolchain, root), indent=1))
-        told = json.loads(index.read_text())
-        failed |= told["failed"]
-        for key, kernel in told["kernels"].items():
-            kernels[key] = BuiltKernel(**{k: v for k, v in kernel.items() if k != "variants"})
-    return Compiled(name, kernels, failed, builds)
+        links = folder / "links" / f"{name}-{os.getpid()}-{root.name}"
+        toolchain = toolchain_of(name, python, links, builds)
+        workspace, commit = find_workspace(root), Commit(name, name)
+        sides = [
+            side_of(commit, workspace, study, toolchain=toolchain) for study in workspace.studies()
+        ]
+        wanted = [(s, s.names) for s in sides if list(s.study.folder.glob("*.cu*"))]
+        for some in batched(wanted, AT_ONCE):
+            build_all(some, ARCH, lambda event: None, builds)
+        events |= {(s.study.name, name): event for s in sides for name, event in s.built.items()}
+    binaries = kept_cubins(builds)
+    kernels: dict[str, dict[str, object]] = {}
+    for (study, _), event in events.items():
+        if isinstance(event, Built):
+            for kernel, defines in zip(event.kernels, event.defines, strict=True):
+                key = f"{study} {kernel.source} {kernel.kernel} {defines}".strip()
+                if kernel.code:
+                    kernels.setdefault(key, facts_of(kernel, binaries))
+    failed = {
+        " ".join(key): event.error.message
+        for key, event in events.items()
+        if isinstance(event, Failed)
+    }
+    return Compiled(name, pd.DataFrame.from_dict(kernels, orient="index"), failed, binaries)
 
 
-def built(toolchain: Toolchain, root: Path) -> dict[str, dict[str, Any]]:
-    """Build a workspace: kernels with the variants that launch them, and what failed."""
-    workspace, commit = find_workspace(root), Commit(toolchain.name, toolchain.name)
-    sides = [
-        side_of(commit, workspace, study, toolchain=toolchain) for study in workspace.studies()
-    ]
-    wanted = [(s, s.names) for s in sides if list(s.study.folder.glob("*.cu*"))]
-    for first in range(0, len(wanted), AT_ONCE):
-        build_all(wanted[first : first + AT_ONCE], ARCH, lambda event: None, toolchain.builds)
-    kernels: dict[str, dict[str, Any]] = {}
-    failed: dict[str, str] = {}
-    for side, variant, event in ((s, v, e) for s in sides for v, e in s.built.items()):
-        if isinstance(event, Failed):
-            failed[f"{side.study.name} {variant}"] = event.error.message
-            continue
-        for kernel, defines in zip(event.kernels, event.defines, strict=True):
-            if kernel.code:
-                key = f"{side.study.name} {kernel.source} {kernel.kernel} {defines}".strip()
-                kernels.setdefault(key, {**fields_of(kernel), "variants": []})
-                kernels[key]["variants"].append(variant)
-    return {"kernels": kernels, "failed": failed}
+def facts_of(kernel: BuiltKernel, binaries: Mapping[str, bytes]) -> dict[str, object]:
+    """With instructions of 16 bytes, those of the padding at the end too."""
+    code = sections(binaries[kernel.code])
+    size = sum(section.size for section in code if section.name == f"{TEXT}{kernel.kernel}")
+    return {
+        "kernel": kernel.kernel,
+        "code": kernel.code,
+        "instructions": size // 16,
+        "registers": kernel.registers,
+        "spills": kernel.spill_store_bytes + kernel.spill_load_bytes,
+    }
 
 
-def fields_of(kernel: BuiltKernel) -> dict[str, object]:
-    return {name: getattr(kernel, name) for name in kernel.__struct_fields__}
-
-
-@dataclass(frozen=True)
-class Change:
-    """A kernel that two versions compile to other code."""
-
-    key: str
-    sides: tuple[tuple[Compiled, BuiltKernel], tuple[Compiled, BuiltKernel]]
-
-    def both(self, figure: str) -> tuple[int, int]:
-        """Instructions, registers or bytes of spills before and after."""
-        old, new = (
-            {
-                "instructions": by.size(kernel),
-                "registers": kernel.registers,
-                "spills": kernel.spill_store_bytes + kernel.spill_load_bytes,
-            }[figure]
-            for by, kernel in self.sides
-        )
-        return old, new
-
-    def moved(self, figure: str) -> int:
-        old, new = self.both(figure)
-        return new - old
-
-    def line(self) -> str:
-        kinds = [by.kinds(kernel) for by, kernel in self.sides]
-        facts = [sizes_and_summary(*kinds)]
-        for figure in ("registers", "spills"):
-            if self.moved(figure):
-                facts.append("{} {} → {}".format(figure, *self.both(figure)))
-        return f"  {self.key}: {'; '.join(facts)}"
-
-
-def changes(old: Compiled, new: Compiled) -> list[Change]:
-    """Compare the kernels that both compile."""
-    return [
-        Change(key, ((old, kernel), (new, new.kernels[key])))
-        for key, kernel in old.kernels.items()
-        if key in new.kernels and new.kernels[key].code != kernel.code
-    ]
+def line(key: str, old: Compiled, new: Compiled) -> str:
+    facts = [sizes_and_summary(old.kinds(key), new.kinds(key))]
+    for figure in FIGURES[1:]:
+        before, after = (side.kernels[figure][key] for side in (old, new))
+        facts += [f"{figure} {before} → {after}"] * bool(before != after)
+    return f"  {key}: {'; '.join(facts)}"
 
 
 def table(every: Sequence[Compiled], shown: int) -> Iterator[str]:
@@ -228,18 +187,15 @@ def table(every: Sequence[Compiled], shown: int) -> Iterator[str]:
     pairs = [*pairwise(every), *([(every[0], every[-1])] if len(every) > 2 else [])]
     listed: list[str] = []
     for old, new in pairs:
-        both = len(old.kernels.keys() & new.kernels.keys())
-        moved = changes(old, new)
-        counts = [
-            sum(sign * change.moved(figure) > 0 for change in moved)
-            for figure in ("instructions", "registers", "spills")
-            for sign in (-1, 1)
-        ]
+        both = old.kernels.join(new.kernels, how="inner", lsuffix=" before")
+        other = both[both["code before"] != both.code]
+        moved = pd.DataFrame({each: other[each] - other[f"{each} before"] for each in FIGURES})
+        numbers = [len(both), len(both) - len(other), len(other)]
+        numbers += [int((sign * moved[each] > 0).sum()) for each in FIGURES for sign in (-1, 1)]
         name = f"{old.name} → {new.name.partition('-')[2]}"
-        numbers = (both, both - len(moved), len(moved), *counts)
         yield f"{name:28} {numbers[0]:7}" + "".join(f"{number:7}" for number in numbers[1:])
-        moved.sort(key=lambda c: (abs(c.moved("spills")), abs(c.moved("registers"))), reverse=True)
-        listed += ["", name, *(change.line() for change in moved[:shown])]
+        largest = moved.abs().sort_values(["spills", "registers"], ascending=False, kind="stable")
+        listed += ["", name, *(line(str(key), old, new) for key in largest.index[:shown])]
         failed = {k: v for k, v in new.failed.items() if k not in old.failed}
         listed += [f"  fails: {k}: {v.splitlines()[0]}" for k, v in failed.items()]
     yield from listed
@@ -261,12 +217,9 @@ def main() -> None:
         os.environ["PATH"] = str(folder / "none")
     every = []
     for version in given.version:
-        every.append(compiled(folder, given.kind, version, roots))
-        last = every[-1]
-        print(
-            f"{last.name}: {len(last.kernels)} kernels, {len(last.failed)} variants failed",
-            flush=True,
-        )
+        every.append(last := compiled(folder, given.kind, version, roots))
+        counts = f"{len(last.kernels)} kernels, {len(last.failed)} variants failed"
+        print(f"{last.name}: {counts}", flush=True)
     print("\n".join(table(every, given.shown)))
 
 

@@ -7,14 +7,16 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workbench.cli.main import main
 from workbench.evidence import store
 from workbench.evidence.records import Timing
 from workbench.load import TimedTogether
 
+T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 
@@ -37,6 +39,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], left: int = 1) 
 
 def row(cells: Iterable[object]) -> str:
     return f"| {' | '.join(str(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def batched(items: Iterable[T], most: int) -> Iterator[list[T]]:
+    left = iter(items)
+    while some := list(islice(left, most)):
+        yield some
 
 
 def timings(evidence: Path) -> Iterator[TimedTogether]:

@@ -23,16 +23,15 @@ import tempfile
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.honest.corpus import Point, points, study_of
-from tools.pages import ROOT
+from tools.pages import ROOT, batched
 
 from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
@@ -392,12 +391,6 @@ def main(results: Path, names: Sequence[str], seconds: float) -> None:
         halves[answer.half].append(answer)
     for half, of_half in halves.items():
         print(row(half, of_half, gpu.name, datetime.now(UTC).date().isoformat()))
-
-
-def batched(names: Iterable[str], most: int) -> Iterator[list[str]]:
-    left = iter(names)
-    while some := list(islice(left, most)):
-        yield some
 
 
 if __name__ == "__main__":
