@@ -73,7 +73,7 @@ def experts(shape: Shape) -> dict[str, torch.Tensor]:
 
 def attention(heads: int, keys: int) -> list[str]:
     """What the last dispatcher of attention takes at head dimension 64."""
-    choice = sizes.ATTENTION.versions(find_workspace(ROOT))[0]
+    choice = sizes.dispatcher(find_workspace(ROOT), "attention")
     module = load_module(KERNELS / "attention" / f"{choice}.py", f"choice_{choice}")
     q = torch.empty(1, heads, keys, 64, dtype=torch.float16, device="meta")
     called = taken(module, {"q": q, "k": q, "v": q, "causal": False})
@@ -82,20 +82,17 @@ def attention(heads: int, keys: int) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", sizes.EXPERTS.cases)
+@pytest.mark.parametrize("model", sizes.MODELS)
 def test_times_stand_for_the_choice_only_where_it_calls_what_was_timed(model: str) -> None:
-    page, workspace = sizes.EXPERTS, find_workspace(ROOT)
-    study = workspace.study(page.study)
-    versions = page.versions(workspace)
-    choice = load_module(study.folder / f"{versions[0]}.py", "choice_taken")
-    found = sizes.over_shapes(sizes.targets_of(workspace, page, model), versions, page.over)
-    lines = {line.variant: line for line in found.variants}
-    assert len(found.sizes) == len(sizes.TOKENS.split("|"))
-    for name in found.sizes:
-        standing = next(version for version in versions if sizes.result_at(lines[version], name))
-        called = taken(choice, experts(study.shapes[name]))
-        assert called[0] == versions[0]
-        assert standing in called, f"{name}: {called}"
+    workspace = find_workspace(ROOT)
+    study, last = workspace.study("moe"), sizes.dispatcher(workspace, "moe")
+    choice = load_module(study.folder / f"{last}.py", "choice_taken")
+    found = sizes.over_tokens(workspace, model)
+    assert len(found) == len(sizes.TOKENS.split("|"))
+    for timed in found.values():
+        called = taken(choice, experts(study.shapes[timed.point.shape]))
+        assert called[0] == last
+        assert timed.version in called, f"{timed.point.shape}: {called}"
 
 
 @pytest.mark.parametrize(("heads", "keys", "kernel"), ROWS)
