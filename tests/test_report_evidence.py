@@ -16,7 +16,7 @@ from workbench.render import answers, as_table, brief, markdown, page
 from workbench.render.as_json import plain_data
 from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document.blocks import LADDER, Section, Table, plain
+from workbench.render.doc import LADDER, Section, Table, plain
 from workbench.render.document.ladder_report import report, screen
 from workbench.render.document.phrases import has_figures, verdict_words
 from workbench.render.terminal import fitted as columns_of

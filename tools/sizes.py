@@ -28,7 +28,7 @@ from workbench.judge.times import (
 from workbench.render import markdown
 from workbench.render.chart import svg
 from workbench.render.chart.charts import CHARTS, SIZES, size_rows
-from workbench.render.document.blocks import Chart
+from workbench.render.doc import Chart
 from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import fine, interval, microseconds
 from workbench.study.params import pick_shapes

@@ -15,8 +15,8 @@ from workbench.ncu.catalog import catalog
 from workbench.render import markdown
 from workbench.render.chart.charts import chart
 from workbench.render.chart.roofline import NO_ARITHMETIC
+from workbench.render.doc import plain
 from workbench.render.document import launches
-from workbench.render.document.blocks import plain
 from workbench.render.document.ladder_report import summary
 from workbench.study.model import Work
 from workspaces import (

@@ -28,8 +28,8 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
+from workbench.render.doc import plain
 from workbench.render.document import hunks
-from workbench.render.document.blocks import plain
 from workbench.render.document.hunks import (
     absences,
     costliest,

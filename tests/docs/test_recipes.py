@@ -52,7 +52,7 @@ def tally(workspace: Workspace) -> Tallies:
 from typing import Any
 
 from workbench.app.tally import Tallies
-from workbench.render.document.blocks import Block, Field, figure_cell, numeric, table
+from workbench.render.doc import Block, Field, figure_cell, numeric, table
 
 COUNTS = [
     Field("study", "study", lambda t: t.study),

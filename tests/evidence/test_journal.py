@@ -29,7 +29,7 @@ from workbench.evidence.journal import (
 from workbench.evidence.records import Captures, Environment, GraphNode, Timing, timing_name
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import judge, recordings
-from workbench.render.document.blocks import plain
+from workbench.render.doc import plain
 from workbench.render.document.ladder_report import recorded
 from workbench.render.document.phrases import answer
 from workbench.run import recording

@@ -26,7 +26,7 @@ from workbench.render import answers as ladder_json
 from workbench.render import as_json, markdown, page, terminal
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
-from workbench.render.document.blocks import (
+from workbench.render.doc import (
     Cell,
     Chart,
     CodeBlock,

@@ -28,7 +28,7 @@ from workbench.ncu.capture import (
     ColumnTable,
     KeptTables,
 )
-from workbench.render.document import blocks
+from workbench.render import doc
 from workbench.render.document.limits import brief
 from workbench.render.document.limits import share as share_text
 from workbench.study.files import decompressed
@@ -110,11 +110,11 @@ def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
     first, second = bottlenecks(rules, lines, found, part)
     assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
     assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
-    assert "in long, 90 % of the durations" in blocks.plain(brief(first))
+    assert "in long, 90 % of the durations" in doc.plain(brief(first))
     (only,) = bottlenecks(
         ColumnTable(rules.entries[1:], rules.columns), lines, found, {"long": 1.0}
     )
-    assert "durations" not in blocks.plain(brief(only))
+    assert "durations" not in doc.plain(brief(only))
     assert only.kernel == "long"
 
 
@@ -134,9 +134,9 @@ def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_
     lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], LINE_COLUMNS)
     roof, advice = bottlenecks(rules, lines, found, {}, levels={"l2": 30.0, "dram": 85.0})
     assert (roof.title, roof.scope, roof.value) == ("DRAM bandwidth", "roof", 88)
-    assert blocks.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
+    assert doc.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
     assert advice.title == "High Throughput"
-    assert "no estimate" in blocks.plain(brief(advice))
+    assert "no estimate" in doc.plain(brief(advice))
     (stall,) = bottlenecks(
         ColumnTable([], RULE_COLUMNS), lines, {**found, "dram_pct": seen(50)}, {}
     )

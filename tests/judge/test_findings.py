@@ -14,7 +14,7 @@ from workbench.judge.findings import Finding, change, finding, percent, sentence
 from workbench.judge.gates import correct_gate, standing
 from workbench.judge.ladder import Row, judge
 from workbench.load import LadderEvidence, VariantEvidence
-from workbench.render.document.blocks import plain
+from workbench.render.doc import plain
 from workbench.render.document.phrases import failures, verdict, verdict_words
 from workbench.study.config import Config
 from workbench.words import CheckResult, Status, Verdict

@@ -22,7 +22,7 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
-from workbench.render.document.blocks import Table, plain
+from workbench.render.doc import Table, plain
 from workbench.render.document.ladder_report import change
 from workbench.render.document.phrases import gate_name, verdict_words, warnings
 from workbench.render.document.timings import sizes_table

@@ -34,8 +34,8 @@ from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, brief, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.columns import Where, ladder_table
+from workbench.render.doc import Bullets, plain
 from workbench.render.document import ladder_report, phrases, timings
-from workbench.render.document.blocks import Bullets, plain
 from workbench.render.document.ladder_report import change, summary
 from workbench.render.document.timings import controls
 from workbench.study.config import Config, Gates

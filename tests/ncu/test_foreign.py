@@ -23,7 +23,7 @@ from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentences
 from workbench.ncu.report_file import Launch, Report, parse_options, read_report
 from workbench.render import markdown
-from workbench.render.document.blocks import Paragraph, words
+from workbench.render.doc import Paragraph, words
 from workbench.render.document.launches import extent, figure_pairs, kernel, limiters, unmatched
 from workbench.render.numbers import factor as times
 from workbench.run import machine

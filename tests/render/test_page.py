@@ -26,7 +26,7 @@ from workbench.ncu.capture import find_metric
 from workbench.ncu.report_file import read_report
 from workbench.render.chart import svg
 from workbench.render.chart.charts import memory
-from workbench.render.document.blocks import Section, plain
+from workbench.render.doc import Section, plain
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import report
 from workbench.render.document.limits import GUIDE, figure_value

@@ -18,8 +18,8 @@ from workbench.judge.ladder import Ablation, EvidenceEnvironment
 from workbench.judge.times import InRegime
 from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS
+from workbench.render.doc import CodeBlock, Text
 from workbench.render.document import ladder_report, phrases
-from workbench.render.document.blocks import CodeBlock, Text
 from workbench.render.document.ladder_report import change, report, summary
 from workbench.words import Origin, Regime, Verdict
 

@@ -15,7 +15,7 @@ from workbench.derive.speedup import Ratio
 from workbench.judge.ladder import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.columns import ladder_table
-from workbench.render.document.blocks import (
+from workbench.render.doc import (
     Align,
     Field,
     Paragraph,

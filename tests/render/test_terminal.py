@@ -15,7 +15,7 @@ from made_ladder import ablation
 from made_records import built_kernel
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
-from workbench.render.document.blocks import Block, Paragraph, Table, plain
+from workbench.render.doc import Block, Paragraph, Table, plain
 from workbench.render.document.ladder_report import screen
 from workbench.render.terminal import write
 from workbench.reporters import formats

@@ -22,8 +22,7 @@ from workbench.judge.ladder import Ablation, Row
 from workbench.render import brief, columns, markdown, terminal
 from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table
-from workbench.render.document import ladder_report as document
-from workbench.render.document.blocks import (
+from workbench.render.doc import (
     Align,
     Block,
     Bullets,
@@ -44,6 +43,7 @@ from workbench.render.document.blocks import (
     line,
     words,
 )
+from workbench.render.document import ladder_report as document
 from workbench.render.page import Writer, anchor
 from workbench.reporters import schema as schema_of
 from workbench.reporters import try_

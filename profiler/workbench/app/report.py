@@ -10,7 +10,7 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ladder import ladder_sources
-from workbench.render.document.blocks import Block
+from workbench.render import doc
 from workbench.study.files import alone, listed, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
@@ -64,7 +64,7 @@ def write_document(
     workspace: Workspace,
     folder: Path,
     title: str,
-    blocks: Sequence[Block],
+    blocks: Sequence[doc.Block],
 ) -> Path:
     """A document of its own, ``<NAME>.md`` after the first word of its title.
 

@@ -33,19 +33,12 @@ from workbench.judge.sweeps import Sweep
 from workbench.ncu.capture import MetricValue
 from workbench.ncu.catalog import catalog
 from workbench.ncu.report_file import Launch, Report, pick_launch
-from workbench.render import as_json, as_table, markdown, page
+from workbench.render import as_json, as_table, doc, markdown, page
 from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import launches, variant
 from workbench.render.document.advice import CATALOGUE, spot
-from workbench.render.document.blocks import (
-    Block,
-    Chart,
-    Paragraph,
-    plain,
-    warned,
-)
 from workbench.render.document.launches import Details
 from workbench.render.document.phrases import answer, warnings
 from workbench.render.document.timings import sweep_view
@@ -85,7 +78,7 @@ class OfRecord:
 class Shown(OfRecord):
     """Shows itself at a prompt as what the verb would print, in a notebook with its charts."""
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         raise NotImplementedError
 
     def plot(self, kind: str = "times") -> Drawing:
@@ -105,7 +98,7 @@ class Shown(OfRecord):
         return "\n".join([*prose[:REPR_LINES], "more: .table(), print(result._repr_markdown_())"])
 
     def _repr_markdown_(self) -> str:
-        return markdown.blocks([b for b in self._blocks() if not isinstance(b, Chart)])
+        return markdown.blocks([b for b in self._blocks() if not isinstance(b, doc.Chart)])
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,10 +121,10 @@ class Ablated(Shown, Ablation):
             raise unknown("chart", kind, CHARTS)
         return chart(kind, self)
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
-        head: list[Block] = [Paragraph(answer(self)), table]
-        return [*head, *warned(warnings(self)), *charts(self)]
+        head: list[doc.Block] = [doc.Paragraph(answer(self)), table]
+        return [*head, *doc.warned(warnings(self)), *charts(self)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,11 +146,11 @@ class TriedSource(Shown, Attempt):
         """One row a variant, as of a ladder. Raises EnvironmentLacks."""
         return self.ladder.table()
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         """Return what the verb prints, and the charts of the ladder."""
         parts = attempt_blocks(self, profiled=True)
         charts = self.ladder._blocks() if self.judged else ()
-        return [*parts, *(block for block in charts if isinstance(block, Chart))]
+        return [*parts, *(block for block in charts if isinstance(block, doc.Chart))]
 
     def plot(self, kind: str = "times") -> Drawing:
         """Return a chart, as of a ladder. Raises EnvironmentLacks."""
@@ -174,7 +167,7 @@ class ProfiledVariant(Shown, Row):
         """One row a figure, by its id in ``metrics.toml``."""
         return as_table.figures(self.figures)
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         return [variant.origin(self.ladder), variant.variant(self, self.ladder)]
 
 
@@ -190,7 +183,7 @@ class ComparedVariants(Shown, VariantPair):
         before, after = map(as_table.figures, (self.before.figures, self.after.figures))
         return before.add_suffix("_before").join(after.add_suffix("_after"), how="outer")
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         pair = launches.variants(self, self.changes, source=False)
         return [variant.origin(self.ladder), *pair]
 
@@ -207,7 +200,7 @@ class ComparedReports(Shown, ReportPairResult):
             (kernel, two.before.figures, two.after.figures) for kernel, two in read
         )
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         return list(diff.blocks(self, DiffOptions(self.before.name, self.after.name)))
 
 
@@ -216,7 +209,7 @@ class Advised(tuple[Advice, ...]):
 
     def __repr__(self) -> str:
         """One line a change, as ``show`` begins."""
-        parts = [(CATALOGUE[x.change].title, plain(spot(x.spot))) for x in self]
+        parts = [(CATALOGUE[x.change].title, doc.plain(spot(x.spot))) for x in self]
         return "\n".join(f"{n}. {', '.join(each)}" for n, each in enumerate(parts, start=1))
 
     def table(self) -> pd.DataFrame:
@@ -232,7 +225,7 @@ class Swept(Shown, Sweep):
         """One row a combination."""
         return as_table.frame(map(as_json.shown_fields, self.combinations), "variant")
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         return sweep_view(self)
 
 
@@ -299,7 +292,7 @@ class ReadReport(Shown, Report):
     def _opened(self) -> dict[int, tuple[Capture, Details]]:
         return {}
 
-    def _blocks(self) -> Sequence[Block]:
+    def _blocks(self) -> Sequence[doc.Block]:
         kernels = groups(self.launches)
         shown = kernels[: launches.DETAILED]
         details = [launches.details(self.details(g.typical.index), len(g.launches)) for g in shown]

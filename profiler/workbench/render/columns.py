@@ -19,16 +19,7 @@ from workbench.derive.figures import stall_label
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row
-from workbench.render.document.blocks import (
-    Align,
-    Cell,
-    Content,
-    Field,
-    Table,
-    as_cell,
-    table,
-    words,
-)
+from workbench.render import doc
 from workbench.render.document.limits import share, top_stall
 from workbench.render.document.phrases import (
     figure,
@@ -106,30 +97,30 @@ class LadderColumn:
     where: frozenset[Where]
     rank: int = 9
     unit: str = ""
-    text: Callable[[Row, ShownRows], Content] | None = None
+    text: Callable[[Row, ShownRows], doc.Content] | None = None
     is_number: bool = True
     measured: bool = True
     note: str = ""
     least: int = 16
     source: Callable[[Ablation], str] = lambda _: ""
 
-    def cell(self, shown: ShownRows, row: Row) -> Cell:
+    def cell(self, shown: ShownRows, row: Row) -> doc.Cell:
         if self.measured and not has_figures(row):
-            return Cell(words(NONE))
+            return doc.Cell(doc.words(NONE))
         value = self.value(row)
-        cell = as_cell(self.text(row, shown) if self.text else _text(value))
+        cell = doc.as_cell(self.text(row, shown) if self.text else _text(value))
         return replace(cell, sort=_sort(value))
 
-    def field(self, shown: ShownRows) -> Field[Row]:
+    def field(self, shown: ShownRows) -> doc.Field[Row]:
         """As a column of a table; its tooltip on the page is the explanation and the source."""
         names = {"reference": shown.ablation.reference, "fastest": shown.fastest}
         source = self.source(shown.ablation)
-        return Field(
+        return doc.Field(
             self.key,
             self.heading.format(**names),
             partial(self.cell, shown),
             self.unit,
-            Align.RIGHT if self.is_number else Align.LEFT,
+            doc.Align.RIGHT if self.is_number else doc.Align.LEFT,
             self.rank,
             source=f"{self.explanation} ({source})" if source else self.explanation,
             note=self.note,
@@ -174,11 +165,11 @@ def _parent(row: Row) -> Ratio | None:
     return row.over_parent if _has_parent(row) else None
 
 
-def _parent_text(row: Row, _: ShownRows) -> Content:
+def _parent_text(row: Row, _: ShownRows) -> doc.Content:
     if not _has_parent(row):
         return NONE
     over = _parent(row)
-    return Cell(words(fine(over.ratio)), note=ends(over)) if over else ABSENT
+    return doc.Cell(doc.words(fine(over.ratio)), note=ends(over)) if over else ABSENT
 
 
 def _cycles(row: Row) -> float | None:
@@ -195,20 +186,20 @@ def _fastest(row: Row) -> dict[str, object] | None:
     return {**vars(over), "of": row.chained.fastest, "regime": regime}
 
 
-def _fastest_text(row: Row, shown: ShownRows) -> Content:
+def _fastest_text(row: Row, shown: ShownRows) -> doc.Content:
     over = row.claimed
     if over is None:
         return ABSENT
     alone = "" if over is row.over_fastest else " alone"
     named = "" if row.chained.fastest == shown.fastest else f" ({row.chained.fastest})"
-    return Cell(words(f"{fine(over.ratio)}{alone}"), note=f"{ends(over)}{named}")
+    return doc.Cell(doc.words(f"{fine(over.ratio)}{alone}"), note=f"{ends(over)}{named}")
 
 
-def _error_text(row: Row, _: ShownRows) -> Content:
+def _error_text(row: Row, _: ShownRows) -> doc.Content:
     if row.accuracy is None:
         return ABSENT
     varies = "varies" if row.accuracy.varies else ""
-    return Cell(words(factor(row.accuracy.times_reference)), note=varies)
+    return doc.Cell(doc.words(factor(row.accuracy.times_reference)), note=varies)
 
 
 def _cold(row: Row) -> float | None:
@@ -228,13 +219,13 @@ def _memory(row: Row) -> dict[str, object] | None:
     }
 
 
-def _memory_text(row: Row, _: ShownRows) -> Content:
+def _memory_text(row: Row, _: ShownRows) -> doc.Content:
     level = row.roofline.memory if row.roofline else None
     if level is None:
         return ABSENT
     rate = f"({number(level.bytes_per_second / 1e9)} GB/s)"
     text = f"{percent(level.share_of_bandwidth)} of {level.name.upper()}"
-    return Cell(words(text), note=rate)
+    return doc.Cell(doc.words(text), note=rate)
 
 
 def _stall(row: Row) -> dict[str, object] | None:
@@ -253,7 +244,7 @@ def _verdict(row: Row) -> Verdict | None:
     return Verdict.WRONG if wrong else row.verdict
 
 
-def _change_text(row: Row, shown: ShownRows) -> Content:
+def _change_text(row: Row, shown: ShownRows) -> doc.Content:
     """The report has the whole change in the block below."""
     return short_change(row) if shown.where == Where.REPORT else key_change(row)
 
@@ -277,7 +268,9 @@ COLUMNS: tuple[LadderColumn, ...] = (
         lambda row: row.variant,
         EVERYWHERE,
         rank=0,
-        text=lambda row, shown: Cell(words(row.variant), short=shown.short_names[row.variant]),
+        text=lambda row, shown: doc.Cell(
+            doc.words(row.variant), short=shown.short_names[row.variant]
+        ),
         is_number=False,
         measured=False,
         least=8,
@@ -455,11 +448,11 @@ def ladder_table(
     rows: Sequence[Row] | None = None,
     name: str = "ladder",
     only: Sequence[str] = (),
-) -> Table:
+) -> doc.Table:
     """Rows of a ladder with the columns of an output, or ``only`` some of them."""
     shown = ShownRows(ablation, ablation.everything if rows is None else rows, where)
     fields = [c.field(shown) for c in columns(ablation, where) if not only or c.key in only]
-    return table(name, fields, shown.rows, key=lambda row: row.variant, kind=kind)
+    return doc.table(name, fields, shown.rows, key=lambda row: row.variant, kind=kind)
 
 
 def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:

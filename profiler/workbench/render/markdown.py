@@ -8,28 +8,7 @@ from dataclasses import replace
 from html import escape
 from itertools import groupby
 
-from workbench.render.document.blocks import (
-    Align,
-    Block,
-    Bullets,
-    Callout,
-    Cell,
-    Chart,
-    CodeBlock,
-    Document,
-    Fold,
-    LinesBlock,
-    Paragraph,
-    Section,
-    SourceChange,
-    Span,
-    Table,
-    Text,
-    filled,
-    label,
-    plain,
-    words,
-)
+from workbench.render import doc
 from workbench.render.numbers import harmless, one_line
 
 TOP = 2  # level of a document's sections; its title is above them
@@ -66,8 +45,8 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{harmless(text).rstrip()}\n{fence}"
 
 
-def spans(text: Text) -> str:
-    brackets = bool(_LINKING.search(plain(text)))
+def spans(text: doc.Text) -> str:
+    brackets = bool(_LINKING.search(doc.plain(text)))
     written = ""
     for (strong, em, href), group in groupby(text, key=lambda s: (s.strong, s.em, s.href)):
         inside = "".join(
@@ -95,10 +74,10 @@ def _marked(inside: str, strong: bool, em: bool, href: str) -> str:
     return f"{padded[1]}{f'[{marked}]({harmless(href)})' if href else marked}{padded[3]}"
 
 
-def paragraph(text: Text) -> str:
+def paragraph(text: doc.Text) -> str:
     """On a line of its own: its beginning opens no heading, list, quote or fence."""
     shown = spans(text).strip()
-    if not text or text[0] != Span(text[0].text):
+    if not text or text[0] != doc.Span(text[0].text):
         return shown
     return _BLOCK.sub(lambda match: _shield(match[1]), shown)
 
@@ -108,26 +87,26 @@ def _shield(opening: str) -> str:
     return f"{digits[0]}\\{opening[digits.end() :]}" if digits else "\\" + opening
 
 
-def cell(content: Cell) -> str:
+def cell(content: doc.Cell) -> str:
     return f"{spans(_unpiped(content.text))} {loose(content.note)}".strip()
 
 
-def _unpiped(text: Text) -> Text:
+def _unpiped(text: doc.Text) -> doc.Text:
     r"""Readers part cells at a bar before they see code; behind a ``\\`` they disagree whether."""
     return tuple(replace(s, code=False) if s.code and "\\|" in s.text else s for s in text)
 
 
-def table(shown: Table) -> str:
+def table(shown: doc.Table) -> str:
     """A GFM table. Cells are not padded: that would be a third of a report."""
-    shown = filled(shown)
-    header = [loose(label(column)) for column in shown.columns]
+    shown = doc.filled(shown)
+    header = [loose(doc.label(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]
-    rules = ["--:" if column.align == Align.RIGHT else "---" for column in shown.columns]
+    rules = ["--:" if column.align == doc.Align.RIGHT else "---" for column in shown.columns]
     return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
 
 
-def bullets(block: Bullets) -> str:
+def bullets(block: doc.Bullets) -> str:
     marks = (f"{n}." if block.ordered else "-" for n in range(1, len(block.items) + 1))
     return "\n".join(
         f"{mark} {paragraph(item)}" for mark, item in zip(marks, block.items, strict=True)
@@ -139,7 +118,7 @@ def _attribute(text: str) -> str:
     return escape(harmless(one_line(text)))
 
 
-def picture(chart: Chart) -> str:
+def picture(chart: doc.Chart) -> str:
     """Light and dark, by what the reader's system prefers, each also as a phone shows it."""
     name = _attribute(chart.name)
     sources = "\n".join(
@@ -149,49 +128,49 @@ def picture(chart: Chart) -> str:
     )
     image = f'  <img alt="{_attribute(chart.alt)}" src="{name}-light.svg">'
     drawn = f"<picture>\n{sources}\n{image}\n</picture>"
-    return f"{drawn}\n\n{paragraph(words(chart.caption))}" if chart.caption else drawn
+    return f"{drawn}\n\n{paragraph(doc.words(chart.caption))}" if chart.caption else drawn
 
 
-def fold(block: Fold, level: int) -> str:
+def fold(block: doc.Fold, level: int) -> str:
     inside = blocks(block.blocks, level)
-    summary = _attribute(plain(block.summary))
+    summary = _attribute(doc.plain(block.summary))
     return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
 
 
-def section(block: Section, level: int = TOP) -> str:
+def section(block: doc.Section, level: int = TOP) -> str:
     inside = blocks(block.blocks, level + 1)
     return f"{'#' * level} {spans(block.title)}\n\n{inside}" if block.title else inside
 
 
-def block(content: Block, level: int) -> str:
+def block(content: doc.Block, level: int) -> str:
     match content:
-        case Paragraph():
+        case doc.Paragraph():
             return paragraph(content.text)
-        case Bullets():
+        case doc.Bullets():
             return bullets(content)
-        case Callout():
+        case doc.Callout():
             return "\n".join(["> [!WARNING]", *(f"> - {paragraph(i)}" for i in content.items)])
-        case CodeBlock():
+        case doc.CodeBlock():
             return fenced(content.text, content.language)
-        case Chart():
+        case doc.Chart():
             return picture(content)
-        case SourceChange():
+        case doc.SourceChange():
             return ""  # on the page
-        case LinesBlock():
+        case doc.LinesBlock():
             lines = ("".join(text for text, _ in line).rstrip() for line in content.lines(None))
             return "\n".join(lines)
-        case Table():
+        case doc.Table():
             return table(content)
-        case Fold():
+        case doc.Fold():
             return fold(content, level)
-        case Section():
+        case doc.Section():
             return section(content, level)
 
 
-def document(content: Document) -> str:
+def document(content: doc.Document) -> str:
     parts = [f"# {spans(content.title)}", *(block(each, TOP) for each in content.blocks)]
     return "\n\n".join(parts) + "\n"
 
 
-def blocks(contents: Sequence[Block], level: int = TOP) -> str:
+def blocks(contents: Sequence[doc.Block], level: int = TOP) -> str:
     return "\n\n".join(text for each in contents if (text := block(each, level)))

@@ -32,28 +32,9 @@ from workbench.derive.source_diff import (
     why_no_costs,
 )
 from workbench.judge.ladder import Ablation
+from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.charts import COLOURS, OTHER_FILL
-from workbench.render.document.blocks import (
-    Align,
-    Block,
-    Cell,
-    Chart,
-    Document,
-    Field,
-    Fold,
-    Marking,
-    Section,
-    SourceChange,
-    Span,
-    TableRow,
-    filled,
-    label,
-    numeric,
-    plain,
-    table,
-    words,
-)
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.limits import figure_value
 from workbench.render.document.phrases import brief_shape, kind, table_size
@@ -90,13 +71,13 @@ def opened_first(ablation: Ablation) -> str:
     gains = {
         row.variant: row.over_parent.ratio
         for row in ablation.rows
-        if row.over_parent and kind(row) == Marking.KEPT
+        if row.over_parent and kind(row) == doc.Marking.KEPT
     }
     best = ablation.best.variant if ablation.best else ""
     return max(gains, key=gains.__getitem__, default=best)
 
 
-def render_page(document: Document, ablation: Ablation, sources: Sources) -> str:
+def render_page(document: doc.Document, ablation: Ablation, sources: Sources) -> str:
     """The page of a study as HTML. The same values give the same bytes."""
     sides = {
         row.variant: sources.sides.get(row.variant, ProfiledSource({}))
@@ -105,7 +86,7 @@ def render_page(document: Document, ablation: Ablation, sources: Sources) -> str
     files = PageFiles(sides)
     environment = templates(html=True)
     parts = {n: environment.get_template(n).render() for n in (THEME, SCRIPT, STYLE)}
-    every = [block for block in document.blocks if isinstance(block, Section)]
+    every = [block for block in document.blocks if isinstance(block, doc.Section)]
     head = [section for section in every if not section.title]
     sections = [section for section in every if section.title]
     sections += figure_section({row.variant: row.figures for row in ablation.everything})
@@ -113,9 +94,9 @@ def render_page(document: Document, ablation: Ablation, sources: Sources) -> str
     after = 1 + next((n for n, steps in enumerate(listed) if steps), -1)
     keys = {step.variant: step.key for steps in listed for step in steps}
     writer = Writer(keys)
-    nav = [(anchor(section.key), plain(section.title)) for section in sections]
+    nav = [(anchor(section.key), doc.plain(section.title)) for section in sections]
     text = environment.get_template(TEMPLATE).render(
-        title=plain(document.title),
+        title=doc.plain(document.title),
         study=ablation.study,
         place=f"{ablation.study}, {table_size(ablation)} on {ablation.gpu}",
         nav=[*nav[:after], ("code", CODE), *nav[after:]],
@@ -156,28 +137,28 @@ def _changes(ablation: Ablation, sources: Sources) -> Iterator[StepDiff]:
             yield StepDiff(diff, (row.step.parent, row.variant), at, elsewhere)
 
 
-def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[Section]:
+def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[doc.Section]:
     """Every figure by variant, with the lowest and the highest value: what a search finds."""
     by_id = {key: each[key] for each in figures.values() for key in each}
     if not by_id:
         return []
 
-    def head(figure: Figure) -> Cell:
+    def head(figure: Figure) -> doc.Cell:
         every = [each[figure.id] for each in figures.values() if figure.id in each]
         ends = [figure_value(f(every, key=lambda each: each.value)) for f in (min, max)]
-        text = words(with_unit(figure.label, figure.unit))
-        return Cell(text, note=" to ".join(dict.fromkeys(ends)))
+        text = doc.words(with_unit(figure.label, figure.unit))
+        return doc.Cell(text, note=" to ".join(dict.fromkeys(ends)))
 
     def cell(name: str, figure: Figure) -> str:
         collected = figures[name].get(figure.id)
         return figure_value(collected) if collected else ABSENT
 
-    columns: list[Field[Figure]] = [Field("figure", "figure", head)]
-    columns += [numeric(name, name, partial(cell, name)) for name in figures]
-    columns.append(Field("metric", "ncu metric", lambda figure: figure.metric))
-    title = words("Every figure, side by side")
-    shown = table("figures", columns, by_id.values(), key=lambda figure: figure.id)
-    return [Section("figures", title, (shown, *marked(*figures.values())))]
+    columns: list[doc.Field[Figure]] = [doc.Field("figure", "figure", head)]
+    columns += [doc.numeric(name, name, partial(cell, name)) for name in figures]
+    columns.append(doc.Field("metric", "ncu metric", lambda figure: figure.metric))
+    title = doc.words("Every figure, side by side")
+    shown = doc.table("figures", columns, by_id.values(), key=lambda figure: figure.id)
+    return [doc.Section("figures", title, (shown, *marked(*figures.values())))]
 
 
 def _data(
@@ -358,9 +339,9 @@ def anchor(key: str) -> str:
     return quote(harmless(key), safe="")
 
 
-def steps_of(section: Section) -> tuple[list[Section], list[Block]]:
+def steps_of(section: doc.Section) -> tuple[list[doc.Section], list[doc.Block]]:
     """The steps of a section, which stand beside a list of them, and its other blocks."""
-    steps = [b for b in section.blocks if isinstance(b, Section) and b.variant]
+    steps = [b for b in section.blocks if isinstance(b, doc.Section) and b.variant]
     return steps, [b for b in section.blocks if b not in steps]
 
 
@@ -375,11 +356,11 @@ class Writer:
     as_images: bool = False
 
     anchor = staticmethod(anchor)
-    label = staticmethod(label)
-    filled = staticmethod(filled)
+    label = staticmethod(doc.label)
+    filled = staticmethod(doc.filled)
     steps_of = staticmethod(steps_of)
 
-    def blocks(self, content: Iterable[Block], level: int = 2) -> str:
+    def blocks(self, content: Iterable[doc.Block], level: int = 2) -> str:
         """``level`` is that of the next headings."""
         macros: Any = templates(html=True).get_template(BLOCKS_TEMPLATE).module
         return str(macros.blocks(list(content), self, level, ""))
@@ -388,7 +369,7 @@ class Writer:
     def without_steps(self) -> Writer:
         return Writer({})
 
-    def href(self, span: Span) -> str:
+    def href(self, span: doc.Span) -> str:
         """Only to places on the page and to the web: a file beside the report may not be there."""
         is_step = span.code and span.text in self.steps
         href = span.href or (f"#{self.steps[span.text]}" if is_step else "")
@@ -396,30 +377,30 @@ class Writer:
             return f"#{anchor(href[1:])}"
         return href if href.startswith(("https://", "http://")) else ""
 
-    def chart(self, block: Chart) -> Markup:
+    def chart(self, block: doc.Chart) -> Markup:
         if not isinstance(block, svg.Drawing):
             return Markup()
         return Markup(block._repr_html_() if self.as_images else block.inline())
 
-    def is_diff(self, block: Fold) -> bool:
+    def is_diff(self, block: doc.Fold) -> bool:
         """A fold that is there for a diff alone is open: where there is room, it is read."""
-        return all(isinstance(each, SourceChange) for each in block.blocks)
+        return all(isinstance(each, doc.SourceChange) for each in block.blocks)
 
-    def cell(self, row: TableRow, column: Field[Any]) -> Cell:
-        return row.cells.get(column.key, Cell(()))
+    def cell(self, row: doc.TableRow, column: doc.Field[Any]) -> doc.Cell:
+        return row.cells.get(column.key, doc.Cell(()))
 
-    def step(self, row: TableRow, head: Cell) -> str:
+    def step(self, row: doc.TableRow, head: doc.Cell) -> str:
         """Return where the head of a row leads."""
         has_link = row.key not in self.steps or any(span.href for span in head.text)
         return "" if has_link else f"#{anchor(self.steps[row.key])}"
 
-    def marked(self, cell: Cell, row: TableRow, column: Field[Any]) -> tuple[str, str]:
+    def marked(self, cell: doc.Cell, row: doc.TableRow, column: doc.Field[Any]) -> tuple[str, str]:
         """A verdict takes the sign of its row, an outcome that of its word."""
-        word = plain(cell.text)
-        if column.key == "verdict" and row.kind is not Marking.PLAIN:
+        word = doc.plain(cell.text)
+        if column.key == "verdict" and row.kind is not doc.Marking.PLAIN:
             return word, row.kind
         return word, OUTCOMES.get(word, "")
 
-    def classes(self, column: Field[Any], ladder: bool) -> Markup:
-        names = ["n"] * (column.align is Align.RIGHT) + [f"c-{column.key}"] * ladder
+    def classes(self, column: doc.Field[Any], ladder: bool) -> Markup:
+        names = ["n"] * (column.align is doc.Align.RIGHT) + [f"c-{column.key}"] * ladder
         return Markup(' class="{}"').format(" ".join(names)) if names else Markup()

@@ -7,27 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.render.document.blocks import (
-    Align,
-    Block,
-    Bullets,
-    Callout,
-    Cell,
-    CodeBlock,
-    Field,
-    Fold,
-    LinesBlock,
-    Marking,
-    Paragraph,
-    Section,
-    Table,
-    TableRow,
-    Text,
-    filled,
-    label,
-    plain,
-    words,
-)
+from workbench.render import doc
 from workbench.render.numbers import clip, printable, whole_words
 
 if TYPE_CHECKING:
@@ -38,17 +18,17 @@ GAP = 2  # cells between columns
 COMFORTABLE = 48  # to which no text is cut for a column that is not
 NEEDED = 5  # the highest rank of a column for which texts are cut
 CLOSE = 6  # columns from which on the gap is smaller rather than a text cut
-KINDS: Mapping[Marking, str] = {
-    Marking.BASELINE: "bold",
-    Marking.KEPT: "green",
-    Marking.REJECTED: "red",
-    Marking.INCONCLUSIVE: "yellow",
-    Marking.REFERENCE: "cyan",
-    Marking.PLAIN: "",
+KINDS: Mapping[doc.Marking, str] = {
+    doc.Marking.BASELINE: "bold",
+    doc.Marking.KEPT: "green",
+    doc.Marking.REJECTED: "red",
+    doc.Marking.INCONCLUSIVE: "yellow",
+    doc.Marking.REFERENCE: "cyan",
+    doc.Marking.PLAIN: "",
 }
 
 
-def write(blocks: Iterable[Block], console: Console) -> None:
+def write(blocks: Iterable[doc.Block], console: Console) -> None:
     """A blank line between blocks."""
     for index, block in enumerate(blocks):
         if index:
@@ -56,28 +36,30 @@ def write(blocks: Iterable[Block], console: Console) -> None:
         _write(block, console)
 
 
-def _write(block: Block, console: Console) -> None:
+def _write(block: doc.Block, console: Console) -> None:
     from rich.text import Text as Styled
 
     match block:
-        case Paragraph():
+        case doc.Paragraph():
             console.print(styled(block.text))
-        case Bullets():
+        case doc.Bullets():
             for line in _bullets(block, console):
                 console.print(line, soft_wrap=True)
-        case Callout():
+        case doc.Callout():
             for item in block.items:
-                console.print(styled(words("warning: "), "yellow bold").append_text(styled(item)))
-        case CodeBlock():
+                console.print(
+                    styled(doc.words("warning: "), "yellow bold").append_text(styled(item))
+                )
+        case doc.CodeBlock():
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
-        case LinesBlock():
+        case doc.LinesBlock():
             for pieces in block.lines(console.width):
                 safe = [(printable(text), style) for text, style in pieces]
                 console.print(Styled.assemble(*safe), soft_wrap=True)
-        case Table():
-            console.print(*drawn(filled(block), console.width), sep="\n")
-        case Section(title=title, blocks=inside) | Fold(summary=title, blocks=inside):
+        case doc.Table():
+            console.print(*drawn(doc.filled(block), console.width), sep="\n")
+        case doc.Section(title=title, blocks=inside) | doc.Fold(summary=title, blocks=inside):
             if title:
                 console.print(styled(title, "bold"))
                 console.print()
@@ -86,7 +68,7 @@ def _write(block: Block, console: Console) -> None:
             pass
 
 
-def styled(text: Text, style: str = "") -> Styled:
+def styled(text: doc.Text, style: str = "") -> Styled:
     from rich.text import Text as Styled
 
     shown = Styled(style=style)
@@ -96,7 +78,7 @@ def styled(text: Text, style: str = "") -> Styled:
     return shown
 
 
-def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
+def _bullets(block: doc.Bullets, console: Console) -> Iterator[Styled]:
     """Lines of an item hang under its first."""
     from rich.text import Text as Styled
 
@@ -112,7 +94,7 @@ def _bullets(block: Bullets, console: Console) -> Iterator[Styled]:
 class Fitted:
     """A column on a terminal: its width, and the sizes between which that is chosen."""
 
-    column: Field[Any]
+    column: doc.Field[Any]
     least: int
     short: int
     natural: int
@@ -124,7 +106,7 @@ class Fitted:
         return self.width >= self.full > self.natural
 
 
-def drawn(table: Table, width: int) -> Iterator[RenderableType]:
+def drawn(table: doc.Table, width: int) -> Iterator[RenderableType]:
     """The table with the columns that fit into ``width``."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Drawn
@@ -138,7 +120,7 @@ def drawn(table: Table, width: int) -> Iterator[RenderableType]:
         header_style="bold",
     )
     for each in columns:
-        right = each.column.align == Align.RIGHT
+        right = each.column.align == doc.Align.RIGHT
         shown.add_column(
             "\n".join(_header(each.column, each.width, notes=each.has_notes)),
             justify="right" if right else "left",
@@ -150,11 +132,11 @@ def drawn(table: Table, width: int) -> Iterator[RenderableType]:
         shown.add_row(*(_cell(row, each, first=not at) for at, each in enumerate(columns)))
     yield shown
     kept = [each.column for each in columns]
-    if left := [label(column, notes=False) for column in table.columns if column not in kept]:
-        yield styled(words(f"more with --markdown: {', '.join(left)}"), "dim")
+    if left := [doc.label(column, notes=False) for column in table.columns if column not in kept]:
+        yield styled(doc.words(f"more with --markdown: {', '.join(left)}"), "dim")
 
 
-def _cell(row: TableRow, shown: Fitted, *, first: bool) -> Styled:
+def _cell(row: doc.TableRow, shown: Fitted, *, first: bool) -> Styled:
     cell = row.cells[shown.column.key]
     style = KINDS[row.kind] if first else ""
     text = styled(cell.text, style)
@@ -170,12 +152,12 @@ def _cell(row: TableRow, shown: Fitted, *, first: bool) -> Styled:
         cut = f"{clip(name, shown.width - tail)}{name[len(name) - tail :]}"
         return styled((), style).append(name if cell_width(name) <= shown.width else cut)
     if cell.short:
-        return styled(words(whole_words(printable(cell.short), shown.width)))
+        return styled(doc.words(whole_words(printable(cell.short), shown.width)))
     text.truncate(shown.width, overflow="ellipsis")
     return text
 
 
-def fitted(table: Table, width: int) -> tuple[list[Fitted], int]:
+def fitted(table: doc.Table, width: int) -> tuple[list[Fitted], int]:
     """The columns that fit, in their order, and the cells between them.
 
     Columns are taken by rank while their least widths fit. The room that is left goes, by rank, to
@@ -210,7 +192,7 @@ def _widen(columns: Sequence[Fitted], size: str, room: int) -> int:
     return room
 
 
-def _sizes(table: Table, column: Field[Any]) -> Fitted:
+def _sizes(table: doc.Table, column: doc.Field[Any]) -> Fitted:
     cells = [row.cells[column.key] for row in table.rows]
     head = _header_width(column, notes=False)
     natural = max([head, *(cell_width(_plain(cell, notes=False)) for cell in cells)])
@@ -221,22 +203,22 @@ def _sizes(table: Table, column: Field[Any]) -> Fitted:
         full = max([_header_width(column, notes=True), *texts])
     cut = column.least if column.rank <= NEEDED else COMFORTABLE
     least = max(head, min(short, cut))
-    if column.align == Align.RIGHT:
+    if column.align == doc.Align.RIGHT:
         least = natural
     return Fitted(column, least, max(least, min(short, natural)), natural, full)
 
 
-def _header(column: Field[Any], width: int, *, notes: bool) -> list[str]:
+def _header(column: doc.Field[Any], width: int, *, notes: bool) -> list[str]:
     """Broken at blanks to the width of its column; what its notes are has a line of its own."""
-    parts = [label(column, notes=False), column.note if notes else ""]
+    parts = [doc.label(column, notes=False), column.note if notes else ""]
     lines = (textwrap.wrap(printable(p), max(width, 1), break_long_words=False) for p in parts)
     return [line for each in lines for line in each]
 
 
-def _header_width(column: Field[Any], *, notes: bool) -> int:
+def _header_width(column: doc.Field[Any], *, notes: bool) -> int:
     """The longest word; a text's header takes two lines at most."""
-    least = max((len(word) for word in label(column, notes=notes).split()), default=0)
-    while column.align == Align.LEFT and len(_header(column, least, notes=notes)) > 2:
+    least = max((len(word) for word in doc.label(column, notes=notes).split()), default=0)
+    while column.align == doc.Align.LEFT and len(_header(column, least, notes=notes)) > 2:
         least += 1
     return least
 
@@ -247,6 +229,6 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
-def _plain(cell: Cell, notes: bool) -> str:
-    text = printable(plain(cell.text))
+def _plain(cell: doc.Cell, notes: bool) -> str:
+    text = printable(doc.plain(cell.text))
     return f"{text} {printable(cell.note)}" if notes and cell.note else text

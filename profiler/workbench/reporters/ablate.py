@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from workbench.judge.ladder import Ablation
-from workbench.render import answers, as_table
+from workbench.render import answers, as_table, doc
 from workbench.render import brief as in_short
 from workbench.render.document import ladder_report, phrases
-from workbench.render.document.blocks import Block, plain
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -38,11 +37,11 @@ def brief(result: Ablation | JudgedStep) -> dict[str, object]:
 def frame(result: Ablation | Iterable[Ablation], note: Callable[[str], None]) -> DataFrame:
     every = [result] if isinstance(result, Ablation) else list(result)
     for text in dict.fromkeys(text for each in every for text in phrases.warnings(each)):
-        note(plain(text))
+        note(doc.plain(text))
     return as_table.variants(*every)
 
 
-def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[Block]:
+def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[doc.Block]:
     """A screen, or all rows and columns, of each shape."""
     if isinstance(result, Ablation):
         named = options.fixes or []

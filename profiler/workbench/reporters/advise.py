@@ -8,10 +8,9 @@ from typing import Any
 from workbench.app.outcomes import ReportResult, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentences
-from workbench.render import answers
+from workbench.render import answers, doc
 from workbench.render import brief as in_short
 from workbench.render.document import advice, launches, variant
-from workbench.render.document.blocks import Block, Section, code, line, warned
 from workbench.render.document.launches import DETAILED, left_out
 from workbench.reporters import show
 
@@ -28,25 +27,25 @@ def brief(result: VariantResult | ReportResult) -> dict[str, object]:
     return in_short.step(result.ladder, result.row)
 
 
-def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[Block]:
+def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[doc.Block]:
     if isinstance(result, ReportResult):
         yield from _report(result, options)
         return
     yield variant.origin(result.ladder)
-    yield from warned(sentences(result.damaged))
+    yield from doc.warned(sentences(result.damaged))
     yield advice.to_try(result.row.advice, result.row.variant)
 
 
-def _report(result: ReportResult, options: Any) -> Iterator[Block]:
+def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
     """The kernels with the most time, each with its share of it."""
     yield launches.about(result.report)
     shown = result.groups if options.kernel is not None else result.groups[:DETAILED]
     for group in shown:
         details = read(result.report, group.typical)[1]
         name = launches.kernel(group.typical, launches.TITLE_WIDTH)
-        title = line(code(name), launches.of_all(group, result.groups))
+        title = doc.line(doc.code(name), launches.of_all(group, result.groups))
         first = advice.first_look(details.advice, details.hottest)[:1]
         parts = (*first, advice.to_try(details.advice))
-        yield Section(f"launch-{group.typical.index}", title, parts)
+        yield doc.Section(f"launch-{group.typical.index}", title, parts)
     if len(result.groups) > len(shown):
         yield left_out("shown", "--kernel NAME chooses others")

@@ -8,18 +8,8 @@ from dataclasses import dataclass
 from workbench.app.build import Builds
 from workbench.evidence.records import BuiltKernel
 from workbench.render import brief as in_short
+from workbench.render import doc
 from workbench.render.as_json import Data, shown_fields
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Field,
-    code,
-    joined,
-    line,
-    numeric,
-    paragraph,
-    table,
-)
 from workbench.render.numbers import one_line
 
 MOST_NAMED = 4  # variants of a command
@@ -47,21 +37,21 @@ def source_of(built: BuiltKernel) -> str:
     return " by ".join(filter(None, (built.source, built.compiler)))
 
 
-COMPILED: list[Field[CompiledKernel]] = [
-    Field("variant", "variant", lambda k: k.variant),
-    Field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
-    Field("source", "source", lambda k: source_of(k.built), rank=2),
-    Field("defines", "defines", lambda k: k.defines, rank=2),
-    numeric("registers", "registers", lambda k: str(k.built.registers), rank=1),
-    numeric("shared", "static shared B", lambda k: str(k.built.shared_bytes), rank=2),
-    numeric("stack", "stack B", lambda k: str(k.built.stack_bytes), rank=4),
-    numeric("stores", "spill stores B", lambda k: str(k.built.spill_store_bytes), rank=2),
-    numeric("loads", "spill loads B", lambda k: str(k.built.spill_load_bytes), rank=2),
-    numeric("warnings", "warnings", lambda k: str(k.warnings), rank=3),
+COMPILED: list[doc.Field[CompiledKernel]] = [
+    doc.Field("variant", "variant", lambda k: k.variant),
+    doc.Field("kernel", "kernel", lambda k: k.built.kernel, rank=5),
+    doc.Field("source", "source", lambda k: source_of(k.built), rank=2),
+    doc.Field("defines", "defines", lambda k: k.defines, rank=2),
+    doc.numeric("registers", "registers", lambda k: str(k.built.registers), rank=1),
+    doc.numeric("shared", "static shared B", lambda k: str(k.built.shared_bytes), rank=2),
+    doc.numeric("stack", "stack B", lambda k: str(k.built.stack_bytes), rank=4),
+    doc.numeric("stores", "spill stores B", lambda k: str(k.built.spill_store_bytes), rank=2),
+    doc.numeric("loads", "spill loads B", lambda k: str(k.built.spill_load_bytes), rank=2),
+    doc.numeric("warnings", "warnings", lambda k: str(k.warnings), rank=3),
 ]
 
 
-def blocks(result: Builds, _: object) -> list[Block]:
+def blocks(result: Builds, _: object) -> list[doc.Block]:
     """Show those that compiled; empty where none did."""
     built = [each for each in result.builds if not each.error]
     kernels = [
@@ -71,14 +61,16 @@ def blocks(result: Builds, _: object) -> list[Block]:
     ]
     warnings = [(each.variant, text) for each in built for text in each.warnings]
     without = [each.variant for each in built if not each.kernels]
-    shown: list[Block] = []
+    shown: list[doc.Block] = []
     if kernels:
-        shown.append(table("kernels", COMPILED, kernels, key=lambda k: k.variant))
+        shown.append(doc.table("kernels", COMPILED, kernels, key=lambda k: k.variant))
     if warnings:
-        shown.append(Bullets(tuple(line(code(name), f": {text}") for name, text in warnings)))
+        shown.append(
+            doc.Bullets(tuple(doc.line(doc.code(name), f": {text}") for name, text in warnings))
+        )
     if without:
         text = ": nothing to compile here, what it calls is compiled when it runs"
-        shown.append(paragraph(joined([code(name) for name in without]), text))
+        shown.append(doc.paragraph(doc.joined([doc.code(name) for name in without]), text))
     return shown
 
 

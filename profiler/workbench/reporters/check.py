@@ -8,17 +8,7 @@ from dataclasses import dataclass
 
 from workbench.app.outcomes import CheckedStudy, CheckRow
 from workbench.render import brief as in_short
-from workbench.render.document.blocks import (
-    Block,
-    Cell,
-    Field,
-    Marking,
-    Table,
-    figure_cell,
-    numeric,
-    paragraph,
-    table,
-)
+from workbench.render import doc
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 
@@ -62,8 +52,8 @@ def _check(row: CheckRow) -> dict[str, object]:
     return shown
 
 
-def blocks(result: CheckedStudy, _: object) -> list[Block]:
-    head = [paragraph(result.origin)] if result.origin else []
+def blocks(result: CheckedStudy, _: object) -> list[doc.Block]:
+    head = [doc.paragraph(result.origin)] if result.origin else []
     return [*head, checks(result.checks)]
 
 
@@ -105,22 +95,24 @@ class VariantChecks:
         return "; ".join(parts) or NONE
 
 
-SUMMARY: list[Field[VariantChecks]] = [
-    Field("variant", "variant", lambda g: g.variant),
-    numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
-    numeric("error", "worst error", lambda g: _error(g.hardest)),
-    numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
-    numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
-    Field("wrong", "other results", lambda g: g.wrong, rank=1),
-    Field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
-    numeric("declined", "unsupported", lambda g: str(g.declined), rank=3, unit="shapes"),
+SUMMARY: list[doc.Field[VariantChecks]] = [
+    doc.Field("variant", "variant", lambda g: g.variant),
+    doc.numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
+    doc.numeric("error", "worst error", lambda g: _error(g.hardest)),
+    doc.numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
+    doc.numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
+    doc.Field("wrong", "other results", lambda g: g.wrong, rank=1),
+    doc.Field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
+    doc.numeric("declined", "unsupported", lambda g: str(g.declined), rank=3, unit="shapes"),
 ]
 
 
-def checks(rows: Sequence[CheckRow]) -> Table:
+def checks(rows: Sequence[CheckRow]) -> doc.Table:
     """One row a variant."""
     groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in rows).items()]
-    return table("checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks))
+    return doc.table(
+        "checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks)
+    )
 
 
 def reasons(checks: Sequence[CheckRow]) -> list[str]:
@@ -134,20 +126,20 @@ def reasons(checks: Sequence[CheckRow]) -> list[str]:
     ]
 
 
-def _kind(checks: Sequence[CheckRow]) -> Marking:
-    return Marking.REJECTED if any(check.wrong for check in checks) else Marking.PLAIN
+def _kind(checks: Sequence[CheckRow]) -> doc.Marking:
+    return doc.Marking.REJECTED if any(check.wrong for check in checks) else doc.Marking.PLAIN
 
 
-def _error(worst: CheckRow | None) -> Cell:
-    return figure_cell(worst.max_abs if worst else None)
+def _error(worst: CheckRow | None) -> doc.Cell:
+    return doc.figure_cell(worst.max_abs if worst else None)
 
 
 def _used(worst: CheckRow | None) -> str:
     return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
 
 
-def _times(check: CheckRow | None) -> Cell:
+def _times(check: CheckRow | None) -> doc.Cell:
     if check is None or check.times_reference is None:
-        return figure_cell(None)
+        return doc.figure_cell(None)
     note = "varies" if check.varies else ""
-    return figure_cell(check.times_reference, factor(check.times_reference), note)
+    return doc.figure_cell(check.times_reference, factor(check.times_reference), note)

@@ -23,21 +23,9 @@ from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import InstructionCost, SourceDiff, base
 from workbench.judge.findings import sentences
 from workbench.ncu.disassembly import kind_of
-from workbench.render import answers
+from workbench.render import answers, doc
 from workbench.render import brief as in_short
 from workbench.render.document import hunks, launches, variant
-from workbench.render.document.blocks import (
-    Block,
-    Field,
-    LinesBlock,
-    Section,
-    code,
-    numeric,
-    paragraph,
-    strong,
-    table,
-    warned,
-)
 from workbench.render.document.hunks import LEAST, STYLES, Pieces
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
 from workbench.render.numbers import clip, count, number, printable
@@ -85,7 +73,7 @@ def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str
 
 def blocks(
     result: PairResult | ReportPairResult | MachineCodeResult, options: Any
-) -> Iterator[Block]:
+) -> Iterator[doc.Block]:
     if isinstance(result, MachineCodeResult):
         yield from code_blocks(result)
         return
@@ -99,11 +87,11 @@ def blocks(
         yield from _source(result.changes, names, result.paths)
 
 
-def _reports(result: ReportPairResult, options: Any) -> Iterator[Block]:
+def _reports(result: ReportPairResult, options: Any) -> Iterator[doc.Block]:
     before, after, matching = result.before, result.after, result.matching
     for report, side in zip((before, after), SIDES, strict=True):
         yield launches.about(report, side)
-    yield from warned(sentences(result.warnings))
+    yield from doc.warned(sentences(result.warnings))
     yield from launches.unmatched(matching, (before.name, after.name))
     if not matching.groups:
         return
@@ -126,11 +114,11 @@ def _read(result: ReportPairResult, group: PairGroup) -> PairRead:
 
 def _source(
     changes: SourceDiff, names: tuple[str, str], paths: Mapping[str, str] = hunks.NO_PATHS
-) -> Iterator[Block]:
+) -> Iterator[doc.Block]:
     """Every hunk with its costs, or why there are none."""
     if absent := hunks.absences(changes, names):
-        yield paragraph(absent)
-    yield LinesBlock(lambda width: hunks.diff(changes, names, width, paths))
+        yield doc.paragraph(absent)
+    yield doc.LinesBlock(lambda width: hunks.diff(changes, names, width, paths))
 
 
 KINDS, HUNKS = 12, 8  # the most that are shown
@@ -142,46 +130,50 @@ def shown(value: float | None, as_text: Any = count) -> str:
     return NONE if value is None else as_text(value)
 
 
-STATIC: list[Field[KindCount]] = [
-    Field("kind", "instruction", lambda k: code(k.kind)),
-    Field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
-    numeric("before", "before", lambda k: f"{k.before:,}"),
-    numeric("after", "after", lambda k: f"{k.after:,}"),
+STATIC: list[doc.Field[KindCount]] = [
+    doc.Field("kind", "instruction", lambda k: doc.code(k.kind)),
+    doc.Field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
+    doc.numeric("before", "before", lambda k: f"{k.before:,}"),
+    doc.numeric("after", "after", lambda k: f"{k.after:,}"),
 ]
-COUNTED: list[Field[KindCount]] = [
-    numeric("executed_before", "warps ran before", lambda k: shown(k.executed_before), rank=1),
-    numeric("executed_after", "warps ran after", lambda k: shown(k.executed_after), rank=1),
-    numeric("us_before", "stall µs before", lambda k: shown(k.microseconds_before, number), rank=1),
-    numeric("us_after", "stall µs after", lambda k: shown(k.microseconds_after, number), rank=1),
+COUNTED: list[doc.Field[KindCount]] = [
+    doc.numeric("executed_before", "warps ran before", lambda k: shown(k.executed_before), rank=1),
+    doc.numeric("executed_after", "warps ran after", lambda k: shown(k.executed_after), rank=1),
+    doc.numeric(
+        "us_before", "stall µs before", lambda k: shown(k.microseconds_before, number), rank=1
+    ),
+    doc.numeric(
+        "us_after", "stall µs after", lambda k: shown(k.microseconds_after, number), rank=1
+    ),
 ]
 
 
-def code_blocks(result: MachineCodeResult) -> Iterator[Block]:
-    title = strong(f"machine code of {result.before} → {result.after}")
-    yield paragraph(title, f" ({result.origin})")
+def code_blocks(result: MachineCodeResult) -> Iterator[doc.Block]:
+    title = doc.strong(f"machine code of {result.before} → {result.after}")
+    yield doc.paragraph(title, f" ({result.origin})")
     if len(result.kernels) == 1:
         yield from _kernel(result.kernels[0])
         return
     for kernel in result.kernels:
-        yield Section("kernel", code(kernel.kernel), tuple(_kernel(kernel)))
+        yield doc.Section("kernel", doc.code(kernel.kernel), tuple(_kernel(kernel)))
     for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
         if kernels:
-            yield paragraph(f"only in {name}: {', '.join(kernels)}")
+            yield doc.paragraph(f"only in {name}: {', '.join(kernels)}")
 
 
-def _kernel(kernel: KernelCode) -> Iterator[Block]:
+def _kernel(kernel: KernelCode) -> Iterator[doc.Block]:
     diff = kernel.diff
-    yield paragraph(strong(diff.sentence()))
+    yield doc.paragraph(doc.strong(diff.sentence()))
     if diff.is_same:
         return
-    yield paragraph(diff.in_words())
+    yield doc.paragraph(diff.in_words())
     kinds = [k for k in diff.kinds if k.difference]
     if kinds:
         has_costs = any(kind.executed_before is not None for kind in diff.kinds)
         fields = [*STATIC, *(COUNTED if has_costs else ())]
-        yield table("kinds", fields, kinds[:KINDS], key=lambda k: k.kind)
+        yield doc.table("kinds", fields, kinds[:KINDS], key=lambda k: k.kind)
     if diff.hunks:
-        yield LinesBlock(lambda width: _hunks(diff, width))
+        yield doc.LinesBlock(lambda width: _hunks(diff, width))
 
 
 def _hunks(diff: CodeDiff, width: int | None) -> Iterator[Pieces]:

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Field,
-    Text,
-    code,
-    line,
-    paragraph,
-    strong,
-    table,
-    words,
-)
+from workbench.render import doc
 from workbench.words import grouped
 
 if TYPE_CHECKING:
@@ -42,29 +31,29 @@ def brief(result: Diagnosis) -> dict[str, object]:
     }
 
 
-FINDINGS: list[Field[DoctorRow]] = [
-    Field("result", "", lambda f: f"[{f.result}]"),
-    Field("name", "what", lambda f: f.name),
-    Field("found", "found", lambda f: f.found, rank=1),
+FINDINGS: list[doc.Field[DoctorRow]] = [
+    doc.Field("result", "", lambda f: f"[{f.result}]"),
+    doc.Field("name", "what", lambda f: f.name),
+    doc.Field("found", "found", lambda f: f.found, rank=1),
 ]
 
 
-def span(part: tuple[int, str]) -> Text:
+def span(part: tuple[int, str]) -> doc.Text:
     """Every second part of a text that is split at its backticks is code."""
-    return code(part[1]) if part[0] % 2 else words(part[1])
+    return doc.code(part[1]) if part[0] % 2 else doc.words(part[1])
 
 
-def blocks(result: Diagnosis, _: object) -> list[Block]:
+def blocks(result: Diagnosis, _: object) -> list[doc.Block]:
     """Return what there is, what works with it, and how to get what is missing."""
-    shown: list[Block] = [
-        table("findings", FINDINGS, result.rows, key=lambda f: f.name),
-        paragraph(result.conclusion),
+    shown: list[doc.Block] = [
+        doc.table("findings", FINDINGS, result.rows, key=lambda f: f.name),
+        doc.paragraph(result.conclusion),
     ]
     fixes = grouped((f.fix, f.name) for f in result.rows if f.fix)
     helps = tuple(
-        line(strong(", ".join(names)), ": ", *map(span, enumerate(fix.split("`"))))
+        doc.line(doc.strong(", ".join(names)), ": ", *map(span, enumerate(fix.split("`"))))
         for fix, names in fixes.items()
     )
     if helps:
-        shown[1:1] = [paragraph("What would help, first things first:"), Bullets(helps)]
+        shown[1:1] = [doc.paragraph("What would help, first things first:"), doc.Bullets(helps)]
     return shown

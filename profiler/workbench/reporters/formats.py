@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import WorkbenchError
-from workbench.render.document.blocks import Block
+from workbench.render import doc
 from workbench.render.numbers import printable_lines
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def data(reporter: Any, result: object, options: Any) -> object:
     return reporter.data(result, **how)
 
 
-def write(blocks: Iterable[Block], options: Any) -> None:
+def write(blocks: Iterable[doc.Block], options: Any) -> None:
     """Print blocks as they fit a terminal, or as Markdown, each as soon as it is made."""
     if on_terminal(options):
         from workbench.render import terminal

@@ -8,48 +8,38 @@ from workbench.app.gate import Gated
 from workbench.judge.commits import Difference, VariantChange, difference_label
 from workbench.judge.findings import sentence
 from workbench.render import brief as in_short
-from workbench.render.document.blocks import (
-    Block,
-    Field,
-    Marking,
-    Section,
-    code,
-    joined,
-    numeric,
-    paragraph,
-    strong,
-    table,
-    words,
-)
+from workbench.render import doc
 from workbench.render.numbers import number
 from workbench.words import NONE, Move, grouped
 
 TIERS = ("compiler", "counters", "times")
 SHOWN = 12  # findings
 KINDS = {
-    Move.FASTER: Marking.KEPT,
-    Move.SLOWER: Marking.REJECTED,
-    Move.BROKEN: Marking.REJECTED,
-    Move.CANNOT_TELL: Marking.INCONCLUSIVE,
+    Move.FASTER: doc.Marking.KEPT,
+    Move.SLOWER: doc.Marking.REJECTED,
+    Move.BROKEN: doc.Marking.REJECTED,
+    Move.CANNOT_TELL: doc.Marking.INCONCLUSIVE,
 }
 
 
 Moved = tuple[str, Difference]  # of a variant
 
 
-CHANGES: list[Field[VariantChange]] = [
-    Field("variant", "variant", lambda c: c.variant),
-    Field("verdict", "verdict", lambda c: strong(c.verdict) if c.is_bad else words(c.verdict)),
-    Field("by", "by", lambda c: TIERS[c.tier], rank=2),
-    Field("cause", "cause", lambda c: c.cause or NONE, rank=1),
-    Field("why", "why", lambda c: sentence(c.why), rank=1),
+CHANGES: list[doc.Field[VariantChange]] = [
+    doc.Field("variant", "variant", lambda c: c.variant),
+    doc.Field(
+        "verdict", "verdict", lambda c: doc.strong(c.verdict) if c.is_bad else doc.words(c.verdict)
+    ),
+    doc.Field("by", "by", lambda c: TIERS[c.tier], rank=2),
+    doc.Field("cause", "cause", lambda c: c.cause or NONE, rank=1),
+    doc.Field("why", "why", lambda c: sentence(c.why), rank=1),
 ]
-FINDINGS: list[Field[Moved]] = [
-    Field("variant", "variant", lambda m: m[0]),
-    Field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
-    Field("what", "what", lambda m: difference_label(m[1].what)),
-    numeric("before", "before", lambda m: shown(m[1].before), rank=1),
-    numeric("after", "after", lambda m: shown(m[1].after), rank=1),
+FINDINGS: list[doc.Field[Moved]] = [
+    doc.Field("variant", "variant", lambda m: m[0]),
+    doc.Field("kernel", "kernel", lambda m: m[1].kernel or NONE, rank=3),
+    doc.Field("what", "what", lambda m: difference_label(m[1].what)),
+    doc.numeric("before", "before", lambda m: shown(m[1].before), rank=1),
+    doc.numeric("after", "after", lambda m: shown(m[1].after), rank=1),
 ]
 
 
@@ -57,36 +47,38 @@ def shown(value: float | str) -> str:
     return value or NONE if isinstance(value, str) else number(value, 4)
 
 
-def blocks(result: Gated, _: object) -> Iterator[Block]:
+def blocks(result: Gated, _: object) -> Iterator[doc.Block]:
     """The verdict in a line, then each study; what is the same is a line."""
     counts = {move: sum(change.verdict == move for change in result.changes) for move in Move}
     text = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
-    yield paragraph(strong(f"{result.older.short} → {result.newer.short}: {text or 'no variant'}"))
+    yield doc.paragraph(
+        doc.strong(f"{result.older.short} → {result.newer.short}: {text or 'no variant'}")
+    )
     for each in result.studies:
-        yield Section(each.study, code(each.study), tuple(_study(each.changes)))
+        yield doc.Section(each.study, doc.code(each.study), tuple(_study(each.changes)))
 
 
-def _study(changes: Sequence[VariantChange]) -> Iterator[Block]:
+def _study(changes: Sequence[VariantChange]) -> Iterator[doc.Block]:
     same = [change for change in changes if change.verdict == Move.SAME]
     listed = [change for change in changes if change.verdict != Move.SAME]
     if listed:
-        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.verdict, Marking.PLAIN))
-        yield table("changes", CHANGES, listed, key=key, kind=kind)
+        key, kind = (lambda c: c.variant), (lambda c: KINDS.get(c.verdict, doc.Marking.PLAIN))
+        yield doc.table("changes", CHANGES, listed, key=key, kind=kind)
     if same:
-        yield paragraph(f"same: {', '.join(change.variant for change in same)}")
+        yield doc.paragraph(f"same: {', '.join(change.variant for change in same)}")
     if stale := ", ".join(change.variant for change in same if change.stale):
         why = (
             "evidence belongs to whole files, comments included. `workbench ablate` measures again"
         )
-        yield paragraph(f"the recorded evidence of {stale} is stale now: {why}")
+        yield doc.paragraph(f"the recorded evidence of {stale} is stale now: {why}")
     moved = [(c.variant, one) for c in listed for one in c.differences]
     if moved:
-        yield table("moved", FINDINGS, moved[:SHOWN], key=lambda m: m[0])
+        yield doc.table("moved", FINDINGS, moved[:SHOWN], key=lambda m: m[0])
     if len(moved) > SHOWN:
-        yield paragraph(f"and {len(moved) - SHOWN} more: --json shows all")
+        yield doc.paragraph(f"and {len(moved) - SHOWN} more: --json shows all")
     also = grouped((sentence(finding), c.variant) for c in listed for finding in c.also)
     for text, variants in also.items():
-        yield paragraph(joined(list(map(code, variants))), f": {text}")
+        yield doc.paragraph(doc.joined(list(map(doc.code, variants))), f": {text}")
 
 
 def _after(result: Gated) -> dict[str, object]:

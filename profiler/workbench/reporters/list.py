@@ -6,20 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from workbench.app.list import EvidenceState, Listed, ListedStudies, ListedStudy
+from workbench.render import doc
 from workbench.render.as_json import shown_fields
 from workbench.render.brief import command
-from workbench.render.document.blocks import (
-    Block,
-    Cell,
-    Field,
-    Section,
-    authored,
-    code,
-    first_clause,
-    line,
-    paragraph,
-    table,
-)
 from workbench.study.model import base_name
 from workbench.words import NONE, Status, grouped
 
@@ -27,7 +16,7 @@ KINDS = ("build", "check", "timing", "capture")  # of evidence
 SHOWN = 4  # shapes
 
 
-def blocks(result: ListedStudies, _: object) -> list[Block]:
+def blocks(result: ListedStudies, _: object) -> list[doc.Block]:
     return [listing(each) for each in result.studies]
 
 
@@ -70,14 +59,16 @@ def brief(result: ListedStudies) -> dict[str, object]:
     return {"studies": studies, **(command(names[0], verb) if names else command("", "init"))}
 
 
-LISTED: list[Field[Listed]] = [
-    Field("variant", "variant", lambda v: v.variant),
-    Field("parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2),
-    Field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
-    Field(
+LISTED: list[doc.Field[Listed]] = [
+    doc.Field("variant", "variant", lambda v: v.variant),
+    doc.Field(
+        "parent", "parent", lambda v: "reference" if v.reference else v.parent or NONE, rank=2
+    ),
+    doc.Field("evidence", "evidence", lambda v: summary(v.evidence), rank=1),
+    doc.Field(
         "change",
         "key change",
-        lambda v: Cell(authored(v.key_change), short=first_clause(v.key_change)),
+        lambda v: doc.Cell(doc.authored(v.key_change), short=doc.first_clause(v.key_change)),
         rank=3,
     ),
 ]
@@ -104,18 +95,18 @@ def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
     return shown
 
 
-def listing(listed: ListedStudy) -> Section:
+def listing(listed: ListedStudy) -> doc.Section:
     """One study: its shapes, and the variants of every module with the state of its evidence."""
     variants, default = listed.variants, listed.default_shape
     others = [shape for shape in listed.shapes if shape != default]
     text = ", ".join(others) if len(others) < SHOWN else f"{len(others)} others (--json)"
     shapes = f"shapes: {default} (default){', ' * bool(others)}{text}"
-    shown = table("variants", LISTED, _of_modules(variants), key=lambda v: v.variant)
+    shown = doc.table("variants", LISTED, _of_modules(variants), key=lambda v: v.variant)
     damaged = [
-        paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
+        doc.paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
         for v in variants
         for each in v.evidence
         if each.why
     ]
-    blocks: tuple[Block, ...] = (paragraph(shapes), shown, *damaged)
-    return Section(listed.study, line(code(listed.study), f": {listed.title}"), blocks)
+    blocks: tuple[doc.Block, ...] = (doc.paragraph(shapes), shown, *damaged)
+    return doc.Section(listed.study, doc.line(doc.code(listed.study), f": {listed.title}"), blocks)

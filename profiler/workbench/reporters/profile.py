@@ -11,10 +11,9 @@ from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
-from workbench.render import answers, as_table
+from workbench.render import answers, as_table, doc
 from workbench.render import brief as in_short
 from workbench.render.document import launches, variant, warp_times
-from workbench.render.document.blocks import Block, code, paragraph, warned
 from workbench.render.document.launches import DETAILED
 from workbench.reporters import show
 
@@ -73,11 +72,11 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
     return as_table.joined(as_table.figures(r.figures, variant=r.variant) for r in result.rows)
 
 
-def blocks(result: Result, _: object) -> Iterator[Block]:
+def blocks(result: Result, _: object) -> Iterator[doc.Block]:
     if isinstance(result, TracedProgram):
         yield from warp_times.launches(result.timeline, result.faults)
         trace, chart = map(str, result.files)
-        yield paragraph("For ui.perfetto.dev: ", code(trace), "; chart: ", code(chart))
+        yield doc.paragraph("For ui.perfetto.dev: ", doc.code(trace), "; chart: ", doc.code(chart))
         return
     if isinstance(result, ProgramResult):
         yield from _program(result)
@@ -86,10 +85,10 @@ def blocks(result: Result, _: object) -> Iterator[Block]:
     yield variant.origin(ladder)
     for row in result.rows:
         yield variant.variant(row, ladder)
-    yield from warned(sentences(ladder.warnings))
+    yield from doc.warned(sentences(ladder.warnings))
 
 
-def _program(result: ProgramResult) -> Iterator[Block]:
+def _program(result: ProgramResult) -> Iterator[doc.Block]:
     """Kernels by time, then what limits those that were profiled."""
     if result.steps:
         yield launches.program_ladder(result.steps)
@@ -97,13 +96,13 @@ def _program(result: ProgramResult) -> Iterator[Block]:
     every = result.listed[:MOST]
     yield launches.group_table(every, result.listed)
     if len(result.listed) > len(every):
-        yield paragraph(f"{len(result.listed) - len(every)} more with less time: --json")
+        yield doc.paragraph(f"{len(result.listed) - len(every)} more with less time: --json")
     yield from launches.untimed(result.listed)
     yield launches.about(result.full.report)
     for group in result.full.groups[:DETAILED]:
         yield launches.in_short(read(result.full.report, group.typical)[1])
-    shown = code(f"workbench show {quote(str(result.full.report.path))}")
-    yield paragraph("All counters: ", shown, ", lines with ", code("--launch N --source"))
+    shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
+    yield doc.paragraph("All counters: ", shown, ", lines with ", doc.code("--launch N --source"))
 
 
 def problem(row: Row) -> str:

@@ -13,12 +13,11 @@ from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
 from workbench.app.show import Metric, read
 from workbench.derive.matching import LaunchGroup
 from workbench.judge.findings import sentences
-from workbench.render import answers, as_table
+from workbench.render import answers, as_table, doc
 from workbench.render import brief as in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.as_json import shown_fields
 from workbench.render.document import hunks, launches, variant
-from workbench.render.document.blocks import Block, LinesBlock, paragraph, warned
 from workbench.render.document.hunks import hottest_first
 from workbench.render.document.launches import DETAILED, Details, left_out
 
@@ -87,24 +86,24 @@ def frame(result: Shown, note: Callable[[str], None]) -> DataFrame:
     raise TypeError(result)  # of lines there is no table: `show` refuses
 
 
-def blocks(result: Shown, options: Any) -> Iterator[Block]:
+def blocks(result: Shown, options: Any) -> Iterator[doc.Block]:
     match result:
         case VariantResult(ladder=ladder, row=row, damaged=damaged):
             yield variant.origin(ladder)
             yield variant.variant(row, ladder)
             yield variant.evidence_states(row)
-            yield from warned(sentences(damaged))
+            yield from doc.warned(sentences(damaged))
         case ReportResult():
             yield from _report(result, options)
         case Metric():
             of = f" of {result.variant}" if result.variant else ""
-            yield paragraph(f"{result.metric}{of} ({result.capture})")
+            yield doc.paragraph(f"{result.metric}{of} ({result.capture})")
             yield variant.metric_table(result.metrics)
         case LinesResult():
             yield from _lines(result, options)
 
 
-def _report(result: ReportResult, options: Any) -> Iterator[Block]:
+def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
     kernels = result.groups
     yield launches.about(result.report)
     yield launches.group_table(kernels)
@@ -121,7 +120,7 @@ def _details(result: ReportResult, group: LaunchGroup) -> Details:
     return read(result.report, group.typical)[1]
 
 
-def _lines(result: LinesResult, options: Any) -> Iterator[Block]:
+def _lines(result: LinesResult, options: Any) -> Iterator[doc.Block]:
     """The hottest lines, and without ``--top`` every file with its stalls."""
     listing = result.listing
     paths = listing.paths
@@ -131,6 +130,6 @@ def _lines(result: LinesResult, options: Any) -> Iterator[Block]:
     if result.report is not None:
         yield launches.about(result.report)
     of_lines = by_line if options.top else {}
-    yield LinesBlock(partial(hunks.hottest, files, options.top or HOTTEST, of_lines))
+    yield doc.LinesBlock(partial(hunks.hottest, files, options.top or HOTTEST, of_lines))
     if options.top is None:
-        yield LinesBlock(partial(hunks.sources, files, listing.notes, by_line))
+        yield doc.LinesBlock(partial(hunks.sources, files, listing.notes, by_line))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import Sweep
-from workbench.render import as_table
+from workbench.render import as_table, doc
 from workbench.render import brief as in_short
 from workbench.render.as_json import Data, shown_fields
-from workbench.render.document.blocks import Block
 from workbench.render.document.timings import sweep_view
 
 if TYPE_CHECKING:
@@ -53,6 +52,6 @@ def frame(result: Iterable[Sweep], note: Callable[[str], None]) -> DataFrame:
     return as_table.frame((shown_fields(c) for each in every for c in each.combinations), "variant")
 
 
-def blocks(result: Iterable[Sweep], _: object) -> Iterator[Block]:
+def blocks(result: Iterable[Sweep], _: object) -> Iterator[doc.Block]:
     for each in result:
         yield from sweep_view(each)

@@ -10,22 +10,10 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.ladder import Ablation, Row
 from workbench.problems.problem import Problem
-from workbench.render import answers, as_json
+from workbench.render import answers, as_json, doc
 from workbench.render import brief as in_short
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Paragraph,
-    Text,
-    code,
-    line,
-    paragraph,
-    strong,
-    warned,
-    words,
-)
 from workbench.render.document.limits import bullets
 from workbench.render.document.phrases import call_of, took, with_cycles
 from workbench.render.document.variant import limited, origin
@@ -87,47 +75,51 @@ def brief(done: Attempt) -> dict[str, object]:
     }
 
 
-def blocks(done: Attempt, options: Any) -> list[Block]:
+def blocks(done: Attempt, options: Any) -> list[doc.Block]:
     return attempt_blocks(done, profiled=not options.no_profile)
 
 
-def attempt_blocks(done: Attempt, *, profiled: bool) -> list[Block]:
+def attempt_blocks(done: Attempt, *, profiled: bool) -> list[doc.Block]:
     """The verdict, then times and limits; ``profiled`` says that a profile was asked for."""
     verdict = answer(done.verdict, done.times_reference_error, done.against, done.problem.itself)
-    shown: list[Block] = [Paragraph(verdict), *introduction(done.problem, done.trial)]
+    shown: list[doc.Block] = [doc.Paragraph(verdict), *introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
         shown += times_and_limits(done.row, done.judged, profiled=profiled)
     else:
         shown += _on_the_cpu(done)
     if steps := next_steps(done):
-        shown += [paragraph("Next:"), Bullets(tuple(steps))]
+        shown += [doc.paragraph("Next:"), doc.Bullets(tuple(steps))]
     return shown
 
 
-def introduction(problem: Problem, trial: Learned) -> list[Block]:
+def introduction(problem: Problem, trial: Learned) -> list[doc.Block]:
     """Return what it is, what goes in and out, and what it is checked against."""
     inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
-    lines = [words(f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}")]
-    lines.append(words(checked_by(problem, trial)))
+    lines = [doc.words(f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}")]
+    lines.append(doc.words(checked_by(problem, trial)))
     if trial.larger is not None:
-        lines.append(words("checked for larger inputs too: 4 times each, the first row 32 times"))
+        lines.append(
+            doc.words("checked for larger inputs too: 4 times each, the first row 32 times")
+        )
     if trial.in_place:
-        lines.append(words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
+        lines.append(doc.words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
     if trial.doubt:
-        lines.append(words(trial.doubt))
-    return [paragraph(strong(problem.what)), Bullets(tuple(lines))]
+        lines.append(doc.words(trial.doubt))
+    return [doc.paragraph(doc.strong(problem.what)), doc.Bullets(tuple(lines))]
 
 
-def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> Text:
+def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> doc.Text:
     """The verdict in a few words."""
     if verdict == TryVerdict.INACCURATE and times is not None:
         why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
-        return line(strong(verdict), why)
+        return doc.line(doc.strong(verdict), why)
     if verdict == TryVerdict.UNCHECKED:
-        return line(strong(verdict), ": it could not be called here")
+        return doc.line(doc.strong(verdict), ": it could not be called here")
     if alone and verdict == TryVerdict.CORRECT:
-        return line(strong(verdict), " against itself in float64: only rounding errors are checked")
-    return line(strong(verdict))
+        return doc.line(
+            doc.strong(verdict), " against itself in float64: only rounding errors are checked"
+        )
+    return doc.line(doc.strong(verdict))
 
 
 def checked_by(problem: Problem, trial: Learned) -> str:
@@ -136,40 +128,44 @@ def checked_by(problem: Problem, trial: Learned) -> str:
     return f"checked against {against} in {how}{': --vs names another' * problem.itself}"
 
 
-def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[Block]:
+def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[doc.Block]:
     """Time against the reference, then the three largest bottlenecks."""
-    blocks: list[Block] = [origin(judged), *warned(sentences(judged.warnings))]
+    blocks: list[doc.Block] = [origin(judged), *doc.warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
-        return [*blocks, paragraph(strong("failed"), f": {sentence(row.problem)}")]
-    blocks.append(paragraph(headline(row, judged)))
+        return [*blocks, doc.paragraph(doc.strong("failed"), f": {sentence(row.problem)}")]
+    blocks.append(doc.paragraph(headline(row, judged)))
     blocks.append(ladder_table(judged, Where.TRY, [row, *judged.references], "times"))
     if call := call_of(row):
-        blocks.append(paragraph(f"one call is {call}"))
+        blocks.append(doc.paragraph(f"one call is {call}"))
     correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
     if correct:
-        blocks.append(paragraph(f"correct at {', '.join(correct)}"))
+        blocks.append(doc.paragraph(f"correct at {', '.join(correct)}"))
     shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
     shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
-    blocks += [paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
+    blocks += [doc.paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
     if row.bottlenecks:
-        blocks += [paragraph("What limits it:"), bullets(row.bottlenecks)]
-        blocks.append(paragraph(limited(row.occupancy_limiters)))
+        blocks += [doc.paragraph("What limits it:"), bullets(row.bottlenecks)]
+        blocks.append(doc.paragraph(limited(row.occupancy_limiters)))
     else:
-        blocks.append(paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
+        blocks.append(doc.paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
     return [*blocks, advice.to_try(row.advice)]
 
 
-def headline(row: Row, judged: Ablation) -> Text:
+def headline(row: Row, judged: Ablation) -> doc.Text:
     """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
     if not judged.reference:
-        return line(strong(took(row)), ", and nothing to compare it with: --vs names something")
+        return doc.line(
+            doc.strong(took(row)), ", and nothing to compare it with: --vs names something"
+        )
     against = judged.row(judged.reference)
     ratio = with_cycles(row.over_reference)
-    speed = line(strong(ratio), " the speed of ", code(against.title or against.variant))
-    return line(speed, f": {took(row)} against {took(against)}")
+    speed = doc.line(
+        doc.strong(ratio), " the speed of ", doc.code(against.title or against.variant)
+    )
+    return doc.line(speed, f": {took(row)} against {took(against)}")
 
 
-def _on_the_cpu(done: Attempt) -> list[Block]:
+def _on_the_cpu(done: Attempt) -> list[doc.Block]:
     """The errors of calls on the CPU, or why there is none, and what the compiler made of it."""
     modules = (done.problem.baseline, *done.problem.references)
     called = {module.name: module.called for module in modules}
@@ -179,7 +175,7 @@ def _on_the_cpu(done: Attempt) -> list[Block]:
     ]
     items += [compiled] if (compiled := compiled_text(done)) else []
     items += done.uncalled
-    return [Bullets(tuple(map(words, items)))] if items else []
+    return [doc.Bullets(tuple(map(doc.words, items)))] if items else []
 
 
 def compiled_text(done: Attempt) -> str:
@@ -191,7 +187,7 @@ def compiled_text(done: Attempt) -> str:
     return f"{done.problem.baseline.called}: {line}"
 
 
-def next_steps(done: Attempt) -> list[Text]:
+def next_steps(done: Attempt) -> list[doc.Text]:
     """Return where its lines are, and how to go on from there."""
     if done.row is None or not done.row.time:
         return []
@@ -199,9 +195,13 @@ def next_steps(done: Attempt) -> list[Text]:
     where = f"--study {done.study}" if done.kept else f"--project {for_shell(done.folder)}"
     steps = []
     if done.row.capture:
-        steps.append(line(code(f"workbench show {variant} --source {where}"), ": its lines"))
+        steps.append(
+            doc.line(doc.code(f"workbench show {variant} --source {where}"), ": its lines")
+        )
     if done.kept:
-        steps.append(line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
+        steps.append(doc.line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
     else:
-        steps.append(line("the same with ", code("--keep NAME"), ": a study of your workspace"))
+        steps.append(
+            doc.line("the same with ", doc.code("--keep NAME"), ": a study of your workspace")
+        )
     return steps

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from workbench.app.weigh import ModelWeights
 from workbench.derive.trace_weights import Weight
-from workbench.render.document.blocks import Block, Field, numeric, paragraph, table
+from workbench.render import doc
 from workbench.render.numbers import number, percent
 from workbench.words import NONE
 
 SHOWN = 20  # the others are summed
 WIDEST = 60  # of a kernel's name
-WEIGHTS: list[Field[Weight]] = [
-    Field("operator", "operator", lambda w: w.operator[:WIDEST]),
-    Field("extents", "inputs", lambda w: w.extents or NONE),
-    numeric("calls", "calls", lambda w: str(w.calls)),
-    numeric("launches", "launches", lambda w: str(w.launches)),
-    numeric("time", "time", lambda w: number(w.microseconds), unit="µs"),
-    numeric("share", "share of steps", lambda w: percent(w.share)),
-    numeric("most", "saved at most", lambda w: NONE if w.most is None else percent(w.most)),
+WEIGHTS: list[doc.Field[Weight]] = [
+    doc.Field("operator", "operator", lambda w: w.operator[:WIDEST]),
+    doc.Field("extents", "inputs", lambda w: w.extents or NONE),
+    doc.numeric("calls", "calls", lambda w: str(w.calls)),
+    doc.numeric("launches", "launches", lambda w: str(w.launches)),
+    doc.numeric("time", "time", lambda w: number(w.microseconds), unit="µs"),
+    doc.numeric("share", "share of steps", lambda w: percent(w.share)),
+    doc.numeric("most", "saved at most", lambda w: NONE if w.most is None else percent(w.most)),
 ]
 
 
-def blocks(result: ModelWeights, _: object) -> list[Block]:
+def blocks(result: ModelWeights, _: object) -> list[doc.Block]:
     weighed = result.weighed
     shown, others = weighed.weights[:SHOWN], weighed.weights[SHOWN:]
     busy = sum(weight.share for weight in weighed.weights)
@@ -29,14 +29,14 @@ def blocks(result: ModelWeights, _: object) -> list[Block]:
         f"{result.trace}: {weighed.steps} steps of {number(weighed.step_microseconds)} µs, kernels "
         f"take {percent(busy)} of them"
     )
-    made: list[Block] = [paragraph(title), table("weights", WEIGHTS, shown)]
+    made: list[doc.Block] = [doc.paragraph(title), doc.table("weights", WEIGHTS, shown)]
     if others:
         share = sum(weight.share for weight in others)
-        made.append(paragraph(f"{len(others)} others: {percent(share)}"))
+        made.append(doc.paragraph(f"{len(others)} others: {percent(share)}"))
     if result.ratio is not None:
         most = sum(weight.most or 0.0 for weight in weighed.weights)
         made.append(
-            paragraph(
+            doc.paragraph(
                 f"{result.variant} saves at most {percent(most)} of a step: its largest recorded "
                 f"ratio is {result.ratio:.3g}x of {result.reference}, at {result.shape}"
             )

@@ -8,19 +8,22 @@ from typing import NamedTuple
 
 from workbench.derive.rooflines import TENSOR, Point
 from workbench.judge.ladder import Ablation
+from workbench.render import doc
 from workbench.render.chart import svg
-from workbench.render.document.blocks import Marking
 from workbench.render.document.phrases import kind
 from workbench.render.numbers import number, percent
 
 NAMED, NAMES, LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
 ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
 DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
-PATH, REFERENCE = svg.Stroke("step", 1.5), svg.SIGNS[Marking.REFERENCE]
+PATH, REFERENCE = svg.Stroke("step", 1.5), svg.SIGNS[doc.Marking.REFERENCE]
 NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
 TERA = 1e12
-WORDS = {each: f"step, {each}" for each in (Marking.KEPT, Marking.REJECTED, Marking.INCONCLUSIVE)}
-WORDS[Marking.REFERENCE] = "reference"
+WORDS = {
+    each: f"step, {each}"
+    for each in (doc.Marking.KEPT, doc.Marking.REJECTED, doc.Marking.INCONCLUSIVE)
+}
+WORDS[doc.Marking.REFERENCE] = "reference"
 
 
 class Roof(NamedTuple):
@@ -106,7 +109,7 @@ def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
     if ablation.work is None or ablation.moves_only:
         return canvas.missing(missing, canvas.instead(NO_ARITHMETIC))
     path = ablation.path
-    kept = [row for row in path[1:-1] if kind(row) == Marking.KEPT]
+    kept = [row for row in path[1:-1] if kind(row) == doc.Marking.KEPT]
     kept.sort(key=lambda row: -row.over_parent.ratio if row.over_parent else 0.0)
     order = [row.variant for row in (*ablation.references, *path[-1:], *path[:1], *kept)]
     marks = {mark.name: mark for mark in marks_of(ablation, drawn)}

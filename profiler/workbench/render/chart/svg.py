@@ -18,7 +18,7 @@ import markupsafe
 
 from workbench.derive.figures import added
 from workbench.judge.ladder import Row
-from workbench.render.document.blocks import Chart, Marking
+from workbench.render import doc
 from workbench.render.document.phrases import kind, reason
 from workbench.render.numbers import harmless
 from workbench.words import ABSENT
@@ -97,12 +97,12 @@ GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)
 KEPT, REJECTED = Sign("circle", "step"), Sign("circle", "rejected", filled=False)
 INCONCLUSIVE = Sign("square", "rejected", filled=False, size=11)
 SIGNS = {
-    Marking.BASELINE: KEPT,
-    Marking.KEPT: KEPT,
-    Marking.REJECTED: REJECTED,
-    Marking.INCONCLUSIVE: INCONCLUSIVE,
-    Marking.PLAIN: INCONCLUSIVE,
-    Marking.REFERENCE: Sign("diamond", "reference", size=14),
+    doc.Marking.BASELINE: KEPT,
+    doc.Marking.KEPT: KEPT,
+    doc.Marking.REJECTED: REJECTED,
+    doc.Marking.INCONCLUSIVE: INCONCLUSIVE,
+    doc.Marking.PLAIN: INCONCLUSIVE,
+    doc.Marking.REFERENCE: Sign("diamond", "reference", size=14),
 }
 
 
@@ -362,7 +362,7 @@ class Canvas(list[str]):
 
 
 @dataclass(frozen=True)
-class Drawing(Chart):
+class Drawing(doc.Chart):
     """``title`` and ``subtitle`` stand over it in a file; ``fill`` draws it and returns where it
     ends.
     """

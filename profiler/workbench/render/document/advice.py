@@ -12,20 +12,7 @@ from workbench.judge import advice_rules as ranked
 from workbench.judge.advice_rules import LEAST, Advice, Limit, Spot, resource
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Field,
-    Section,
-    Text,
-    code,
-    joined,
-    line,
-    paragraph,
-    strong,
-    table,
-    words,
-)
+from workbench.render import doc
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage
 
@@ -34,39 +21,41 @@ NOTHING = f"nothing in the capture promises {percent(LEAST)} of the duration"
 AT_ITS_BANDWIDTH = f"{Stage.MEMORY}.{DRAM}/{Change.FUSE}"
 
 
-def to_try(advice: Sequence[Advice] | None, after: str = "") -> Section:
+def to_try(advice: Sequence[Advice] | None, after: str = "") -> doc.Section:
     """The list that an output of one variant ends in; ``after`` names it, or one of several."""
-    title = line(TITLE, *((" after ", code(after)) if after else ()))
-    return Section("to-try", title, tuple(listed(advice)))
+    title = doc.line(TITLE, *((" after ", doc.code(after)) if after else ()))
+    return doc.Section("to-try", title, tuple(listed(advice)))
 
 
-def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[Block]:
+def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[doc.Block]:
     """Return what limits a kernel, its hottest line and what to try, in a line each."""
     first = ranked.to_try(advice)
     if not first:
-        return [paragraph(f"limit: {ABSENT}" if first is None else NOTHING)]
+        return [doc.paragraph(f"limit: {ABSENT}" if first is None else NOTHING)]
     worst = max(first, key=lambda one: one.limit.share)
     limit = f"{limit_title(worst.limit)}; {sentence(worst.why)}. "
-    where = line(strong("Hottest line: "), spot(hottest), ".")
-    items = [line(strong(CATALOGUE[one.change].title), ", ", spot(one.spot)) for one in first]
+    where = doc.line(doc.strong("Hottest line: "), spot(hottest), ".")
+    items = [
+        doc.line(doc.strong(CATALOGUE[one.change].title), ", ", spot(one.spot)) for one in first
+    ]
     return [
-        paragraph(strong("Limit: "), limit, where),
-        paragraph(f"{TITLE}:"),
-        Bullets(tuple(items), ordered=True),
+        doc.paragraph(doc.strong("Limit: "), limit, where),
+        doc.paragraph(f"{TITLE}:"),
+        doc.Bullets(tuple(items), ordered=True),
     ]
 
 
-def listed(advice: Sequence[Advice] | None) -> list[Block]:
+def listed(advice: Sequence[Advice] | None) -> list[doc.Block]:
     """List advice without a title: what is left at most where memory is the limit, then the ranked
     advice.
     """
     first = ranked.to_try(advice)
     if not first:
-        return [paragraph(NOTHING if first is not None else ABSENT)]
+        return [doc.paragraph(NOTHING if first is not None else ABSENT)]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
-    blocks: list[Block] = [paragraph(_room(room))] if room else []
+    blocks: list[doc.Block] = [doc.paragraph(_room(room))] if room else []
     items = [_whole(one, first[:place]) for place, one in enumerate(first)]
-    return [*blocks, Bullets(tuple(items), ordered=True)]
+    return [*blocks, doc.Bullets(tuple(items), ordered=True)]
 
 
 def _room(advice: Advice) -> str:
@@ -78,10 +67,10 @@ def _room(advice: Advice) -> str:
     )
 
 
-def _whole(advice: Advice, before: Sequence[Advice]) -> Text:
+def _whole(advice: Advice, before: Sequence[Advice]) -> doc.Text:
     """The change, the limit with its reason unless it stands ``before``, and earlier attempts."""
-    return line(
-        strong(CATALOGUE[advice.change].title),
+    return doc.line(
+        doc.strong(CATALOGUE[advice.change].title),
         f": {CATALOGUE[advice.change].how}. Limit: ",
         _limit(advice, before),
         *((". Tried here: ", tried(advice)) if advice.tried else ()),
@@ -89,38 +78,40 @@ def _whole(advice: Advice, before: Sequence[Advice]) -> Text:
     )
 
 
-def _limit(advice: Advice, before: Sequence[Advice]) -> Text:
+def _limit(advice: Advice, before: Sequence[Advice]) -> doc.Text:
     same = next((n for n, b in enumerate(before, 1) if b.limit.id == advice.limit.id), 0)
     if same:
         other = "" if before[same - 1].why == advice.why else f"; {sentence(advice.why)}"
-        return words(f"as {same}{other}")
-    return line(
+        return doc.words(f"as {same}{other}")
+    return doc.line(
         f"{limit_title(advice.limit)}; {sentence(advice.why)} (",
-        code(advice.limit.metric),
+        doc.code(advice.limit.metric),
         f" = {number(advice.limit.value)}{advice.limit.unit and ' '}{advice.limit.unit}); ",
         spot(advice.spot),
     )
 
 
-def spot(place: Spot | None) -> Text:
+def spot(place: Spot | None) -> doc.Text:
     """``file:line`` and its share of all stall time."""
     if place is None:
-        return words("no line of its own")
+        return doc.words("no line of its own")
     called = (", called at ", _place(*place.called_at)) if place.called_at else ()
     share = f", {percent(place.share)} of the stall time" if place.share else ""
-    return line(_place(place.file, place.line), *called, share)
+    return doc.line(_place(place.file, place.line), *called, share)
 
 
-def _place(file: str, number: int) -> Text:
-    return code(f"{file.rsplit('/', 1)[-1]}:{number}")
+def _place(file: str, number: int) -> doc.Text:
+    return doc.code(f"{file.rsplit('/', 1)[-1]}:{number}")
 
 
-def tried(advice: Advice) -> Text:
+def tried(advice: Advice) -> doc.Text:
     """The steps that made this change to this variant already."""
-    return joined([line(code(step.variant), f" {step.verdict.label}") for step in advice.tried])
+    return doc.joined(
+        [doc.line(doc.code(step.variant), f" {step.verdict.label}") for step in advice.tried]
+    )
 
 
-def next_steps(ablation: Ablation) -> tuple[Block, ...]:
+def next_steps(ablation: Ablation) -> tuple[doc.Block, ...]:
     """A row for each advice: kernel, line, change and earlier attempts. It is about the best
     variant, or the last step before it that was profiled.
     """
@@ -128,19 +119,19 @@ def next_steps(ablation: Ablation) -> tuple[Block, ...]:
     row = next((row for row in path if row.advice is not None), ablation.best)
     first = ranked.to_try(row.advice) if row else None
     if row is None or not first:
-        return (paragraph(f"{NOTHING if first is not None else ABSENT}."),)
-    kernel = code(row.chosen or row.variant)
-    fields: list[Field[Advice]] = [
-        Field("change", "change", lambda one: strong(CATALOGUE[one.change].title)),
-        Field("kernel", "kernel", lambda _: kernel),
-        Field("line", "line", lambda one: spot(one.spot)),
-        Field("limit", "limit", lambda one: _limit_words(one)),
+        return (doc.paragraph(f"{NOTHING if first is not None else ABSENT}."),)
+    kernel = doc.code(row.chosen or row.variant)
+    fields: list[doc.Field[Advice]] = [
+        doc.Field("change", "change", lambda one: doc.strong(CATALOGUE[one.change].title)),
+        doc.Field("kernel", "kernel", lambda _: kernel),
+        doc.Field("line", "line", lambda one: spot(one.spot)),
+        doc.Field("limit", "limit", lambda one: _limit_words(one)),
     ]
     if any(one.tried for one in first):
-        fields.append(Field("tried", "tried here", tried))
+        fields.append(doc.Field("tried", "tried here", tried))
     command = ["workbench", "advise", row.variant, "--study", ablation.study]
-    note = line("How to do each: ", code(shlex.join(command)), ".")
-    return (table("next", fields, first), paragraph(note))
+    note = doc.line("How to do each: ", doc.code(shlex.join(command)), ".")
+    return (doc.table("next", fields, first), doc.paragraph(note))
 
 
 def _limit_words(advice: Advice) -> str:

@@ -26,7 +26,7 @@ from workbench.derive.source_diff import (
     why_no_costs,
     with_context,
 )
-from workbench.render.document.blocks import Text, code, line, plain
+from workbench.render import doc
 from workbench.render.document.limits import stall_words
 from workbench.render.numbers import clip, count, number, percent, printable, shorten
 from workbench.words import ABSENT, NONE
@@ -128,11 +128,11 @@ def costs(hunk: Hunk) -> list[str]:
     return parts
 
 
-def costliest_lines(changes: SourceDiff) -> tuple[Text, ...]:
+def costliest_lines(changes: SourceDiff) -> tuple[doc.Text, ...]:
     """The dearest hunks in a line each, but for those that hardly cost anything."""
     total = max(_weight(cost) for cost in changes.totals)
     return tuple(
-        line(f"hunk {hunk.number}, ", code(where(hunk)), f": {sides(hunk, stalled)}")
+        doc.line(f"hunk {hunk.number}, ", doc.code(where(hunk)), f": {sides(hunk, stalled)}")
         for hunk in costliest(changes)[:COSTLIEST]
         if weight(hunk) >= WORTH_TELLING * total
     )
@@ -169,12 +169,12 @@ def _line_cost(text: SourceRow) -> str:
     return stall_time(text.cost) + (f", {stall}" if stall else "")
 
 
-def shifts(changes: SourceDiff) -> tuple[Text, ...]:
+def shifts(changes: SourceDiff) -> tuple[doc.Text, ...]:
     """Each unchanged line that gained or lost stall time."""
     return tuple(
-        line(
+        doc.line(
             f"{shift_place(shift)}, ",
-            code(shorten(shift.after.text, TEXT_WIDTH)),
+            doc.code(shorten(shift.after.text, TEXT_WIDTH)),
             f": {pair(_line_cost(shift.before), _line_cost(shift.after))}",
         )
         for shift in shown_shifts(changes)
@@ -265,7 +265,7 @@ def diff(
     if moved := shifts(changes):
         yield [("", "")]
         yield [(clip("unchanged lines whose stall time changed most:", width), "bold")]
-    yield from ([(clip(f"  {printable(plain(shift))}", width), "")] for shift in moved)
+    yield from ([(clip(f"  {printable(doc.plain(shift))}", width), "")] for shift in moved)
     if changes.has_costs:
         lines = (
             f"stall time, {name}: {pair(stall_time(before), stall_time(after))}"

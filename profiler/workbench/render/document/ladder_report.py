@@ -26,36 +26,11 @@ from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.times import TimingFacts
+from workbench.render import doc
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, hunks, limits, timings, variant, warp_times
 from workbench.render.document import phrases as said
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Chart,
-    CodeBlock,
-    Document,
-    Field,
-    Fold,
-    Marking,
-    Section,
-    Table,
-    Text,
-    authored,
-    code,
-    first_sentence,
-    joined,
-    line,
-    numeric,
-    only,
-    paragraph,
-    paragraphs,
-    strong,
-    table,
-    warned,
-    words,
-)
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     anchor,
@@ -96,12 +71,12 @@ MOST_SIZES = 6  # of a screen
 NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
 
 
-def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[Block]:
+def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[doc.Block]:
     """The answer, the rows that lead to it and the ``named`` ones, other sizes if they are few, and
     the references.
     """
     rows = ablation.rows_with(named)
-    above = [paragraph(said.answer(ablation)), *warned(sentences(ablation.damage))]
+    above = [doc.paragraph(said.answer(ablation)), *doc.warned(sentences(ablation.damage))]
     table = ladder_table(ablation, Where.SCREEN, rows)
     few = ablation.across is not None and len(ablation.across.shapes) <= MOST_SIZES
     sizes = timings.sizes_table(ablation) if few else []
@@ -111,10 +86,10 @@ def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[Block]:
     counts = {"more step": len(ablation.rows) - len(rows), "warning": len(said.warnings(ablation))}
     more = [f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n]
     lines += [f"{', '.join(more)}: --all"] * bool(more)
-    return [*above, table, *sizes, CodeBlock("\n".join(lines))]
+    return [*above, table, *sizes, doc.CodeBlock("\n".join(lines))]
 
 
-def whole(ablation: Ablation) -> list[Block]:
+def whole(ablation: Ablation) -> list[doc.Block]:
     """All rows and columns, how the ladder multiplies out, how its predictions came out, and the
     controls; warnings at the end.
     """
@@ -125,55 +100,61 @@ def whole(ablation: Ablation) -> list[Block]:
         ends = f"{ablation.whole.before} to {ablation.whole.after} under ncu"
         parts.insert(0, f"{ends}: {limits.equation(ablation.whole.decomposition)}")
     return [
-        paragraph(said.answer(ablation)),
+        doc.paragraph(said.answer(ablation)),
         variant.origin(ablation),
         ladder_table(ablation),
-        *map(paragraph, filter(None, parts)),
-        *map(paragraph, said.calls(ablation)),
-        *warned(said.warnings(ablation)),
+        *map(doc.paragraph, filter(None, parts)),
+        *map(doc.paragraph, said.calls(ablation)),
+        *doc.warned(said.warnings(ablation)),
     ]
 
 
-def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Document:
+def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Document:
     """``diffs`` has a step's diff against its parent."""
-    title = words(f"All variants and columns at {table_size(ablation)}")
-    whole = Fold(title, (ladder_table(ablation),))
+    title = doc.words(f"All variants and columns at {table_size(ablation)}")
+    whole = doc.Fold(title, (ladder_table(ablation),))
     return _document(ablation, (whole,), _steps(ablation, diffs))
 
 
-def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> Document:
+def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> doc.Document:
     """Return the report with the changes on the path to the best variant in place of all steps."""
     shown = [row for row in ablation.path if row.verdict != Verdict.BASELINE]
-    parts: list[Block] = [change(row, ablation, diffs.get(row.variant)) for row in shown]
-    blocks = parts or [paragraph("No variant was kept yet.")]
-    return _document(ablation, (), Section("changes", words("The changes"), tuple(blocks)))
+    parts: list[doc.Block] = [change(row, ablation, diffs.get(row.variant)) for row in shown]
+    blocks = parts or [doc.paragraph("No variant was kept yet.")]
+    return _document(ablation, (), doc.Section("changes", doc.words("The changes"), tuple(blocks)))
 
 
-def _document(ablation: Ablation, more_rows: Sequence[Block], steps: Section) -> Document:
-    over_sizes = Section(SIZES, words("Time over size"), (_chart(SIZES, ablation),))
+def _document(
+    ablation: Ablation, more_rows: Sequence[doc.Block], steps: doc.Section
+) -> doc.Document:
+    over_sizes = doc.Section(SIZES, doc.words("Time over size"), (_chart(SIZES, ablation),))
     sections = (
-        Section("result", (), (paragraph(said.answer(ablation)), *timings.sizes_table(ablation))),
-        Section("possible", words("What is possible"), tuple(possible(ablation))),
+        doc.Section(
+            "result", (), (doc.paragraph(said.answer(ablation)), *timings.sizes_table(ablation))
+        ),
+        doc.Section("possible", doc.words("What is possible"), tuple(possible(ablation))),
         *[over_sizes] * ablation.has_sizes,
-        Section("ladder", words("Time by variant"), (*_ladder(ablation), *more_rows)),
+        doc.Section("ladder", doc.words("Time by variant"), (*_ladder(ablation), *more_rows)),
         steps,
         _failures(ablation),
-        Section("fastest", words("Limits of the fastest reference"), tuple(_fastest(ablation))),
-        Section("roofline", words("Roofline and stall time"), _limits(ablation)),
-        Section("next", words(advice.TITLE), advice.next_steps(ablation)),
-        Section("method", words("Method and limits"), tuple(method(ablation))),
+        doc.Section(
+            "fastest", doc.words("Limits of the fastest reference"), tuple(_fastest(ablation))
+        ),
+        doc.Section("roofline", doc.words("Roofline and stall time"), _limits(ablation)),
+        doc.Section("next", doc.words(advice.TITLE), advice.next_steps(ablation)),
+        doc.Section("method", doc.words("Method and limits"), tuple(method(ablation))),
     )
-    return Document(line(ablation.title or ablation.study), sections)
+    return doc.Document(doc.line(ablation.title or ablation.study), sections)
 
 
-def possible(ablation: Ablation) -> Iterator[Block]:
+def possible(ablation: Ablation) -> Iterator[doc.Block]:
     """Yield what one call must compute and move, the time that this takes at the peaks of the GPU,
     and the share of that which the best variant and each reference reach.
     """
     work, peaks, best = ablation.work, ablation.ceilings, ablation.best
     mhz = best.time.sm_clock_mhz if best and best.time else None
     if work is None or peaks is None or best is None:
-        yield paragraph(f"The work of a call, or the peaks of the GPU, are {ABSENT}.")
+        yield doc.paragraph(f"The work of a call, or the peaks of the GPU, are {ABSENT}.")
         return
     speed = mhz * 1e6 / peaks.sm_clock if mhz else 1.0
     fits = work.bytes <= (ablation.environment.l2_bytes or 0)
@@ -190,7 +171,7 @@ def possible(ablation: Ablation) -> Iterator[Block]:
         amount = f"computes {number(work.flops / 1e9)} GFLOP and {amount}"
     clock = f"{number((mhz or peaks.sm_clock / 1e6) / 1e3)} GHz"
     bound = max(time for time, _ in bounds)
-    yield paragraph(
+    yield doc.paragraph(
         f"One call {amount}. At {clock}, the SM clock while it was timed, that takes ",
         " and ".join(text for _, text in bounds),
         f". So {number(bound)} µs is the least",
@@ -198,88 +179,92 @@ def possible(ablation: Ablation) -> Iterator[Block]:
     )
     rows = (best, *ablation.references)
     timed = sorted((r.time.value, r.variant) for r in rows if r.time)
-    fields: list[Field[tuple[float, str]]] = [
-        Field("variant", "variant", lambda known: code(known[1])),
-        numeric("time", "time", lambda known: number(known[0]), unit="µs"),
-        numeric("share", "share of what is possible", lambda known: percent(bound / known[0])),
+    fields: list[doc.Field[tuple[float, str]]] = [
+        doc.Field("variant", "variant", lambda known: doc.code(known[1])),
+        doc.numeric("time", "time", lambda known: number(known[0]), unit="µs"),
+        doc.numeric("share", "share of what is possible", lambda known: percent(bound / known[0])),
     ]
-    yield table("possible", fields, timed, key=lambda known: known[1])
+    yield doc.table("possible", fields, timed, key=lambda known: known[1])
 
 
-def _failures(ablation: Ablation) -> Section:
+def _failures(ablation: Ablation) -> doc.Section:
     shown = said.failures(ablation)
-    blocks = Bullets(shown) if shown else paragraph("No variant was rejected.")
-    return Section("failures", words("What did not work"), (blocks,))
+    blocks = doc.Bullets(shown) if shown else doc.paragraph("No variant was rejected.")
+    return doc.Section("failures", doc.words("What did not work"), (blocks,))
 
 
-def _fastest(ablation: Ablation) -> Iterator[Block]:
+def _fastest(ablation: Ablation) -> Iterator[doc.Block]:
     """The three largest limits of the fastest reference by its own capture."""
     timed = sorted((r.time.value, r.variant) for r in ablation.references if r.time)
     row = ablation.row(timed[0][1]) if timed else None
     if row is None:
-        yield paragraph(f"Time of a reference: {ABSENT}.")
+        yield doc.paragraph(f"Time of a reference: {ABSENT}.")
         return
     title = f" ({row.title})" * bool(row.title)
     absent = "" if row.bottlenecks else f" {ABSENT}."
-    yield paragraph(code(row.variant), f"{title} takes {took(row)}. By its own capture:{absent}")
+    yield doc.paragraph(
+        doc.code(row.variant), f"{title} takes {took(row)}. By its own capture:{absent}"
+    )
     yield from [limits.bullets(row.bottlenecks[:3])] * bool(row.bottlenecks)
 
 
-def _ladder(ablation: Ablation) -> list[Block]:
+def _ladder(ablation: Ablation) -> list[doc.Block]:
     """The rows of a screen, and the references."""
     rows = ablation.table_rows
     table = ladder_table(ablation, Where.REPORT, rows)
     first, *others, changed = (column.key for column in table.columns)
-    shown: list[Block] = [_chart("times", ablation), only(table, [first, changed, *others])]
+    shown: list[doc.Block] = [_chart("times", ablation), doc.only(table, [first, changed, *others])]
     if ablation.references:
         references = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
-        named = [line(code(row.variant), f" {took(row)}") for row in references]
-        message = line("References: ", joined(named), ".")
+        named = [doc.line(doc.code(row.variant), f" {took(row)}") for row in references]
+        message = doc.line("References: ", doc.joined(named), ".")
         for text in said.calls(ablation):
-            message = line(message, " ", text)
-        shown.append(paragraph(message))
+            message = doc.line(message, " ", text)
+        shown.append(doc.paragraph(message))
     if more := len(ablation.rows) - len(rows):
-        command = code(f"workbench ablate --all --study {ablation.study}")
-        shown.append(paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
+        command = doc.code(f"workbench ablate --all --study {ablation.study}")
+        shown.append(doc.paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
     return shown
 
 
-def _chart(name: str, ablation: Ablation) -> Chart:
+def _chart(name: str, ablation: Ablation) -> doc.Chart:
     drawn = chart(name, ablation)
     of_what = f"Of {ablation.study}, {table_size(ablation)}, on {ablation.gpu}."
     return replace(drawn, alt=f"{drawn.alt} {of_what}")
 
 
-def _limits(ablation: Ablation) -> tuple[Block, ...]:
-    shown: list[Block] = [_chart("roofline", ablation)]
+def _limits(ablation: Ablation) -> tuple[doc.Block, ...]:
+    shown: list[doc.Block] = [_chart("roofline", ablation)]
     if ablation.moves_only:
         rows = (*ablation.path, *ablation.references)
         table = ladder_table(ablation, rows=rows, name="bandwidth", only=("variant", "memory"))
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
-        shown = [paragraph(note), table]
+        shown = [doc.paragraph(note), table]
     meant = limits.meanings(row.stalls for row in ablation.path)
     return (*shown, _chart("stall-time", ablation), *meant)
 
 
-def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> Section:
+def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Section:
     sections = [change(row, ablation, diffs.get(row.variant), page=True) for row in steps(ablation)]
-    blocks: list[Block] = [*paragraphs(ablation.summary), *_baseline(ablation), *sections]
-    return Section("steps", words("Steps, with diffs and stall time by line"), tuple(blocks))
+    blocks: list[doc.Block] = [*doc.paragraphs(ablation.summary), *_baseline(ablation), *sections]
+    return doc.Section(
+        "steps", doc.words("Steps, with diffs and stall time by line"), tuple(blocks)
+    )
 
 
-def _baseline(ablation: Ablation) -> tuple[Section, ...]:
+def _baseline(ablation: Ablation) -> tuple[doc.Section, ...]:
     """Return where the baseline loses its time."""
     if not ablation.rows:
         return ()
     row = ablation.rows[0]
-    title = line(code(row.variant), ": where it loses its time")
-    blocks: tuple[Block, ...] = (paragraph(f"Bottlenecks of the baseline: {ABSENT}."),)
+    title = doc.line(doc.code(row.variant), ": where it loses its time")
+    blocks: tuple[doc.Block, ...] = (doc.paragraph(f"Bottlenecks of the baseline: {ABSENT}."),)
     if row.bottlenecks:
-        note = paragraph("Estimates are upper bounds by ncu's rules. They overlap.")
+        note = doc.paragraph("Estimates are upper bounds by ncu's rules. They overlap.")
         absent = limits.no_lines(row.no_source_lines)
         blocks = (limits.bullets(row.bottlenecks), *absent, note)
     key, word = anchor(row.variant), verdict(row)
-    return (Section(key, title, blocks, Marking.BASELINE, row.variant, word),)
+    return (doc.Section(key, title, blocks, doc.Marking.BASELINE, row.variant, word),)
 
 
 ENVIRONMENT = (
@@ -294,35 +279,35 @@ ENVIRONMENT = (
     ("Nsight Compute", "ncu"),
 )
 CACHES = {"all": "caches flushed before every pass", "none": "caches left as they were"}
-Fact = tuple[str, Text]
+Fact = tuple[str, doc.Text]
 
 
-def method(ablation: Ablation) -> list[Block]:
+def method(ablation: Ablation) -> list[doc.Block]:
     """How correctness, times and profiles were measured, and what limits the evidence."""
     points = [
-        words(
+        doc.words(
             "Correctness: every variant against the study's float64 reference, on fresh random and "
             "difficult inputs at several shapes, with outputs filled with NaN before each call. "
             "A wrong variant is never timed."
         ),
-        words(_timing(ablation.timing)),
-        words(_regimes(ablation.timing)),
-        *filter(None, [said.with_cold_l2(ablation), words(_controls(ablation.timing))]),
-        words(recorded(ablation)),
-        words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
+        doc.words(_timing(ablation.timing)),
+        doc.words(_regimes(ablation.timing)),
+        *filter(None, [said.with_cold_l2(ablation), doc.words(_controls(ablation.timing))]),
+        doc.words(recorded(ablation)),
+        doc.words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
     ]
-    points.append(words(WORDS))
+    points.append(doc.words(WORDS))
     if ablation.score.total:
-        points.append(words(f"Predictions: {variant.results(ablation.score)}."))
-    blocks: list[Block] = [Bullets(tuple(points))]
+        points.append(doc.words(f"Predictions: {variant.results(ablation.score)}."))
+    blocks: list[doc.Block] = [doc.Bullets(tuple(points))]
     notes = (*_alike(ablation), *said.stale(ablation))
     if notes:
-        blocks.append(Fold(words("Notes on the evidence"), (Bullets(notes),)))
-    environment_fold = Fold(words("Environment"), (environment(ablation),))
+        blocks.append(doc.Fold(doc.words("Notes on the evidence"), (doc.Bullets(notes),)))
+    environment_fold = doc.Fold(doc.words("Environment"), (environment(ablation),))
     return [*blocks, environment_fold, *reproduction(ablation)]
 
 
-def _alike(ablation: Ablation) -> Iterator[Text]:
+def _alike(ablation: Ablation) -> Iterator[doc.Text]:
     """The warnings, with sizes for people; of one kind the first, and how many others there are."""
     kinds = grouped((each.code, each) for each in ablation.warnings)
     for first, *others in kinds.values():
@@ -330,7 +315,7 @@ def _alike(ablation: Ablation) -> Iterator[Text]:
         text = sentence(first)
         for shape in sorted(ablation.shapes, key=len, reverse=True):  # names may begin alike
             text = text.replace(shape, shape_name(shape, ablation))
-        yield words(f"{text}{more}")
+        yield doc.words(f"{text}{more}")
 
 
 def _timing(facts: TimingFacts | None) -> str:
@@ -408,23 +393,23 @@ def _profile(options: Mapping[str, str]) -> str:
     return f"a run of its own under Nsight Compute, kernel by kernel, {caches}, {clocks}."
 
 
-def environment(ablation: Ablation) -> Table:
+def environment(ablation: Ablation) -> doc.Table:
     recorded = ablation.environment
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     shape = f"{ablation.shape} ({parameters})" if parameters else ablation.shape
     facts: list[Fact] = [
-        ("Study and shape", words(f"{ablation.study}, {shape}")),
-        *((label, words(getattr(recorded, key) or ABSENT)) for label, key in ENVIRONMENT),
-        ("ncu flags", code(" ".join(recorded.ncu_flags)) or words(ABSENT)),
-        ("SM clock under ncu", words(_clocks(ablation))),
-        ("Date", words(f"{recorded.date or ABSENT} ({ablation.source})")),
-        ("Measured by", code(recorded.command or "") or words(ABSENT)),
+        ("Study and shape", doc.words(f"{ablation.study}, {shape}")),
+        *((label, doc.words(getattr(recorded, key) or ABSENT)) for label, key in ENVIRONMENT),
+        ("ncu flags", doc.code(" ".join(recorded.ncu_flags)) or doc.words(ABSENT)),
+        ("SM clock under ncu", doc.words(_clocks(ablation))),
+        ("Date", doc.words(f"{recorded.date or ABSENT} ({ablation.source})")),
+        ("Measured by", doc.code(recorded.command or "") or doc.words(ABSENT)),
     ]
-    fields: list[Field[Fact]] = [
-        Field("what", "what", lambda fact: fact[0]),
-        Field("value", "value", lambda fact: fact[1]),
+    fields: list[doc.Field[Fact]] = [
+        doc.Field("what", "what", lambda fact: fact[0]),
+        doc.Field("value", "value", lambda fact: fact[1]),
     ]
-    return table("environment", fields, facts, key=lambda fact: fact[0])
+    return doc.table("environment", fields, facts, key=lambda fact: fact[0])
 
 
 def _clocks(ablation: Ablation) -> str:
@@ -435,20 +420,20 @@ def _clocks(ablation: Ablation) -> str:
     return f"{low} GHz" if low == high else f"{low} to {high} GHz"
 
 
-def reproduction(ablation: Ablation) -> list[Block]:
+def reproduction(ablation: Ablation) -> list[doc.Block]:
     where = ["--study", ablation.study]
     names = [row.variant for row in steps(ablation)] if ablation.across is None else []
     shape = ["--shape", ablation.shape] if ablation.across is None else []
     return [
-        CodeBlock(shlex.join(["workbench", "ablate", *names, *where, *shape]), "console"),
-        paragraph(
+        doc.CodeBlock(shlex.join(["workbench", "ablate", *names, *where, *shape]), "console"),
+        doc.paragraph(
             "Run this in a checkout after ",
-            code("pip install -e ."),
+            doc.code("pip install -e ."),
             ", with ",
-            code(".[gpu]"),
+            doc.code(".[gpu]"),
             " on a machine with a GPU. It measures what is not recorded. The page has every ",
             "variant's whole diff: ",
-            code(f"workbench report --open --study {ablation.study}"),
+            doc.code(f"workbench report --open --study {ablation.study}"),
             ".",
         ),
     ]
@@ -472,7 +457,7 @@ def stalls(pair: Comparison) -> list[Counter]:
 
 def change(
     row: Row, ablation: Ablation, changes: SourceDiff | None, *, page: bool = False
-) -> Section:
+) -> doc.Section:
     """One step: what was changed, why it is faster, the evidence by counter and by line. A ``page``
     has the whole diff, the chart of its stalls, and all details.
     """
@@ -487,8 +472,8 @@ def change(
         took = f"{number(before.value)} → {microseconds(here.time.value)}"
     over = row.deciding_speedup or row.over_parent
     head = f": {short_change(row)}, {took} ({interval(over)}){where}"
-    changed = line(strong("Changed."), " ", authored(row.step.key_change), ".")
-    blocks: list[Block] = [paragraph(changed, *_ruling(row, ablation))]
+    changed = doc.line(doc.strong("Changed."), " ", doc.authored(row.step.key_change), ".")
+    blocks: list[doc.Block] = [doc.paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation), *_timeline(row, ablation)]
     if page:
         blocks += [*_lesson(row), *_charts(row, ablation), variant.diff(row, changes)]
@@ -496,60 +481,66 @@ def change(
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
         blocks += [*_predicted(row), *_lesson(row)]
-    title, name = words(row.variant + head), row.variant
-    return Section(anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
+    title, name = doc.words(row.variant + head), row.variant
+    return doc.Section(anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
 
 
-def _timeline(row: Row, ablation: Ablation) -> Iterator[Block]:
+def _timeline(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
     if row.timeline:
         yield timeline(row, ablation)
         yield from warp_times.timeline(row.timeline, row.time)
 
 
-def _charts(row: Row, ablation: Ablation) -> Iterator[Block]:
+def _charts(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
     if stalled := stall_pair(row, ablation):
         yield stalled
     if row.figures:
-        yield Fold(words("Memory chart"), (memory_chart(row, ablation),))
+        yield doc.Fold(doc.words("Memory chart"), (memory_chart(row, ablation),))
 
 
-def _ruling(row: Row, ablation: Ablation) -> Iterator[str | Text]:
+def _ruling(row: Row, ablation: Ablation) -> Iterator[str | doc.Text]:
     """The verdict where it is more than that the step was kept here, the bug that it fixes, and
     what it supports no longer.
     """
     said = verdict_words(row, ablation)
     if said != Verdict.KEPT.label:
-        yield line(" ", strong(said[:1].upper() + said[1:]), ".")
+        yield doc.line(" ", doc.strong(said[:1].upper() + said[1:]), ".")
     if row.judged_at and row.over_parent:
         yield f" At the table's size: {interval(row.over_parent)}."
     if row.step and row.step.corrects:
         bug = "Bug" if shows_bug(row.gates) else "Bug, by its author,"
-        yield line(f" {bug} of ", code(parent_of(row)), ": ", authored(row.step.corrects), ".")
+        yield doc.line(
+            f" {bug} of ", doc.code(parent_of(row)), ": ", doc.authored(row.step.corrects), "."
+        )
     if row.over_chosen:
-        yield line(f" It is {interval(row.over_chosen)} of ", code(row.chosen), ", which it calls.")
+        yield doc.line(
+            f" It is {interval(row.over_chosen)} of ", doc.code(row.chosen), ", which it calls."
+        )
     if row.shapes_dropped:
         dropped = ", ".join(brief_shape(shape, ablation) for shape in row.shapes_dropped)
         yield f" It no longer supports {dropped}."
 
 
-def _why(row: Row, ablation: Ablation) -> Iterator[Block]:
+def _why(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
     pair = row.against_parent
     if pair is None or pair.decomposition is None:
-        yield paragraph(strong("Why."), f" Counters: {ABSENT}.")
+        yield doc.paragraph(doc.strong("Why."), f" Counters: {ABSENT}.")
         return
     parts = pair.decomposition
     shape = row.against_parent_at
     other = f", captured at {brief_shape(shape or ablation.shape, ablation)}" if shape else ""
     if row.judged_at and not shape:
         other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
-    yield paragraph(strong("Why."), f" {limits.equation(parts)}, {limits.durations(parts)}{other}.")
+    yield doc.paragraph(
+        doc.strong("Why."), f" {limits.equation(parts)}, {limits.durations(parts)}{other}."
+    )
     shown = [*limits.counters(pair), *stalls(pair)]
     yield limits.counter_table(shown, compared(row, ablation))
     if pair.largest_changes.launch:
-        yield paragraph(f"Launch: {limits.launch(pair)}.")
+        yield doc.paragraph(f"Launch: {limits.launch(pair)}.")
 
 
-def _sizes(row: Row, ablation: Ablation) -> Iterator[Block]:
+def _sizes(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
     """The sizes at which the change holds, where several were timed: it is faster there, or as a
     bug fix no slower, by its interval.
     """
@@ -572,7 +563,7 @@ def _sizes(row: Row, ablation: Ablation) -> Iterator[Block]:
     text += f": {' to '.join(dict.fromkeys(holds[:1] + holds[-1:]))}" * bool(holds)
     text += f"; the same speed at {same}" * bool(same)
     text += f"; slower at {', '.join(slower)}" * bool(slower)
-    yield paragraph(strong("Holds"), f"{text}.")
+    yield doc.paragraph(doc.strong("Holds"), f"{text}.")
 
 
 Marked = tuple[str, SourceRow]  # the sign of a line in a diff
@@ -612,7 +603,7 @@ def _share(line: SourceRow) -> float:
     return line.cost.share or 0.0
 
 
-def _lines(changes: SourceDiff, *names: str) -> Iterator[Block]:
+def _lines(changes: SourceDiff, *names: str) -> Iterator[doc.Block]:
     """The diff with the share of each line, and the time of what it does not show. Where no changed
     line has stalls, as of a change of parameters, the unchanged ones with most of them follow.
     """
@@ -628,12 +619,14 @@ def _lines(changes: SourceDiff, *names: str) -> Iterator[Block]:
             both = _share(shift.before), _share(shift.after)
             texts.append(f"@@ unchanged {hunks.shift_place(shift)} @@")
             texts.append(_text(" ", shift.after, shift.files, *both))
-    yield CodeBlock(harmless("\n".join(texts)), "diff")
+    yield doc.CodeBlock(harmless("\n".join(texts)), "diff")
     if not changes.has_costs:
-        yield paragraph(hunks.absences(changes, (names[0], names[1])))
+        yield doc.paragraph(hunks.absences(changes, (names[0], names[1])))
         return
     if changes.kinds and all(changes.kinds):
-        yield paragraph(strong("Machine code."), " ", sizes_and_summary(*changes.kinds), ".")
+        yield doc.paragraph(
+            doc.strong("Machine code."), " ", sizes_and_summary(*changes.kinds), "."
+        )
     told = {hunk.number for hunk, _ in shown}
     edits = [hunk for hunk in hunks.active(changes) if hunk.number in told]
     rest = [hunk for hunk in hunks.active(changes) if hunk.number not in told]
@@ -644,7 +637,7 @@ def _lines(changes: SourceDiff, *names: str) -> Iterator[Block]:
     for what, group in (("other edits", rest), ("these edits", edits)):
         if group:
             parts.insert(0, f"{what}: {_both(*(_side(group, n) for n in (0, 1)))}")
-    yield paragraph("Stall time and instructions of ", "; ".join(parts), ".")
+    yield doc.paragraph("Stall time and instructions of ", "; ".join(parts), ".")
 
 
 def _side(edits: Sequence[Hunk], side: int) -> Cost | None:
@@ -668,14 +661,16 @@ def _text(sign: str, each: SourceRow, files: tuple[str, str], *shares: float) ->
     return f"{sign}{text:<{WIDTH}} {'#' if is_host(files[1] or files[0]) else '//'} {stalls}"
 
 
-def _predicted(row: Row) -> Iterator[Block]:
+def _predicted(row: Row) -> Iterator[doc.Block]:
     if row.predictions:
-        yield paragraph(strong("Predicted."), f" {'; '.join(map(_prediction, row.predictions))}.")
+        yield doc.paragraph(
+            doc.strong("Predicted."), f" {'; '.join(map(_prediction, row.predictions))}."
+        )
 
 
-def _lesson(row: Row) -> Iterator[Block]:
+def _lesson(row: Row) -> Iterator[doc.Block]:
     if row.step and row.step.lesson.strip():
-        yield paragraph(strong("Lesson."), " ", first_sentence(row.step.lesson))
+        yield doc.paragraph(doc.strong("Lesson."), " ", doc.first_sentence(row.step.lesson))
 
 
 def _prediction(outcome: PredictionOutcome) -> str:

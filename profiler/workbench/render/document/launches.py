@@ -19,23 +19,8 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
+from workbench.render import doc
 from workbench.render.document import advice, hunks, limits, variant
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Field,
-    Paragraph,
-    Section,
-    Table,
-    code,
-    figure_cell,
-    line,
-    numeric,
-    paragraph,
-    table,
-    warned,
-    words,
-)
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.timings import regimes_of, time_in
 from workbench.render.numbers import microseconds, number, percent, times, with_unit
@@ -75,8 +60,8 @@ class PairRead:
     lines: SourceDiff
 
 
-def left_out(what: str, way: str) -> Paragraph:
-    return paragraph(f"the {DETAILED} kernels with the most time are {what}; {way}")
+def left_out(what: str, way: str) -> doc.Paragraph:
+    return doc.paragraph(f"the {DETAILED} kernels with the most time are {what}; {way}")
 
 
 def kernel(launch: Launch, width: int = KERNEL_WIDTH) -> str:
@@ -96,14 +81,14 @@ def extent(dimensions: tuple[int, ...] | None) -> str:
     return "x".join(map(str, kept))
 
 
-def about(report: Report, side: str = "") -> Paragraph:
+def about(report: Report, side: str = "") -> doc.Paragraph:
     """One line: file, GPU, ncu, options, number of launches; ``side`` of a pair before it."""
     gpu = ", ".join(report.gpus) or f"GPU {ABSENT}"
     number = report.compute_capability
     capability = f" (compute capability {number})" if number else ""
     options = " ".join(f"{k} {v}" for k, v in report.ncu_options.items())
     count = len(report.launches)
-    return paragraph(
+    return doc.paragraph(
         f"{side and f'{side}: '}{report.name}: {gpu}{capability}, ncu {report.ncu or ABSENT}"
         f"{', ' + options if options else ''}; {count} launch{'es' * (count != 1)}"
     )
@@ -114,11 +99,11 @@ def indices(launches: Sequence[Launch]) -> str:
     return shown + (f", ... ({len(launches)})" if len(launches) > INDICES else "")
 
 
-def program(name: str, groups: Sequence[LaunchGroup], *, is_cut: bool) -> Paragraph:
+def program(name: str, groups: Sequence[LaunchGroup], *, is_cut: bool) -> doc.Paragraph:
     """One line: how many kernels a program launched, and their time together."""
     count = len([launch for group in groups for launch in group.launches])
     kernels = len({group.typical.signature for group in groups})
-    return paragraph(
+    return doc.paragraph(
         f"{name}: {kernels} kernel{'s' * (kernels != 1)}, {count:,} launch{'es' * (count != 1)}, "
         f"{microseconds(total_of(groups))} on the GPU under ncu, which runs one kernel at a time"
         + "; later launches are not listed"
@@ -131,42 +116,44 @@ def total_of(groups: Sequence[LaunchGroup]) -> float:
     return added(time for group in groups if (time := group.microseconds) is not None)
 
 
-def group_table(groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | None = None) -> Table:
+def group_table(
+    groups: Sequence[LaunchGroup], every: Sequence[LaunchGroup] | None = None
+) -> doc.Table:
     """One row per kernel and launch shape; ``time`` is of all its launches that were timed, and its
     share is of ``every`` group's.
     """
     total = total_of(every or groups)
-    fields: list[Field[LaunchGroup]] = [
-        Field("launch", "launch", lambda g: indices(g.launches), rank=1),
-        Field("kernel", "kernel", lambda g: kernel(g.typical)),
-        Field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
-        Field("block", "block", lambda g: extent(g.typical.block), rank=4),
-        numeric("median", "median (µs)", lambda g: number(g.typical.microseconds), rank=3),
-        numeric("time", "time (µs)", lambda g: figure_cell(g.microseconds), rank=2),
-        numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
+    fields: list[doc.Field[LaunchGroup]] = [
+        doc.Field("launch", "launch", lambda g: indices(g.launches), rank=1),
+        doc.Field("kernel", "kernel", lambda g: kernel(g.typical)),
+        doc.Field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
+        doc.Field("block", "block", lambda g: extent(g.typical.block), rank=4),
+        doc.numeric("median", "median (µs)", lambda g: number(g.typical.microseconds), rank=3),
+        doc.numeric("time", "time (µs)", lambda g: doc.figure_cell(g.microseconds), rank=2),
+        doc.numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
     ]
-    return table("kernels", fields, groups, key=lambda g: str(g.typical.index))
+    return doc.table("kernels", fields, groups, key=lambda g: str(g.typical.index))
 
 
-def program_ladder(steps: Sequence[ProgramStep]) -> Table:
+def program_ladder(steps: Sequence[ProgramStep]) -> doc.Table:
     """One row per variant of a program, with counters of its kernel with the most time."""
 
-    def counter(key: str, label: str) -> Field[ProgramStep]:
-        return numeric(key, label, lambda s: figure_cell(s.kept.figures.get(key)), rank=4)
+    def counter(key: str, label: str) -> doc.Field[ProgramStep]:
+        return doc.numeric(key, label, lambda s: doc.figure_cell(s.kept.figures.get(key)), rank=4)
 
-    fields: list[Field[ProgramStep]] = [
-        Field("variant", "variant", lambda s: s.kept.variant),
-        numeric("time", "kernels (µs)", lambda s: figure_cell(s.microseconds), rank=1),
-        Field("ratio", "speedup", lambda s: with_cycles(s.speedup_over_parent), rank=1),
-        Field("verdict", "verdict", lambda s: s.verdict.label),
-        Field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
+    fields: list[doc.Field[ProgramStep]] = [
+        doc.Field("variant", "variant", lambda s: s.kept.variant),
+        doc.numeric("time", "kernels (µs)", lambda s: doc.figure_cell(s.microseconds), rank=1),
+        doc.Field("ratio", "speedup", lambda s: with_cycles(s.speedup_over_parent), rank=1),
+        doc.Field("verdict", "verdict", lambda s: s.verdict.label),
+        doc.Field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
         counter("memory_pct", "memory (%)"),
         counter("compute_pct", "compute (%)"),
         counter("achieved_occupancy", "occupancy (%)"),
         counter("registers", "registers"),
-        Field("report", "report", lambda s: s.kept.report, rank=5),
+        doc.Field("report", "report", lambda s: s.kept.report, rank=5),
     ]
-    return table("variants", fields, steps, key=lambda s: s.kept.variant)
+    return doc.table("variants", fields, steps, key=lambda s: s.kept.variant)
 
 
 def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
@@ -175,11 +162,11 @@ def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
     return f", {microseconds(group.microseconds)}, {share} of the time"
 
 
-def untimed(groups: Sequence[LaunchGroup]) -> list[Block]:
+def untimed(groups: Sequence[LaunchGroup]) -> list[doc.Block]:
     """Return which launches the times and shares of ``group_table`` do not count."""
     lost = [x for group in groups for x in group.launches if x.microseconds is None]
     text = f"duration {ABSENT} of launch {indices(lost)}: times and shares are of the others"
-    return [paragraph(text)] if lost else []
+    return [doc.paragraph(text)] if lost else []
 
 
 def _share(time: float | None, total: float | None) -> str:
@@ -189,60 +176,60 @@ def _share(time: float | None, total: float | None) -> str:
 LOST = 0.1  # of a launch's metrics that are NaN, from which on that is no single counter's
 
 
-def lost(read: Details) -> list[Block]:
+def lost(read: Details) -> list[doc.Block]:
     """Where many metrics are NaN: how many, and the usual causes."""
     count, every = read.nan
     if count <= LOST * every:
         return []
     text = "the launch failed under ncu, or another profiler had the counters: profile it again"
-    return [paragraph(f"{count} of {every} metrics are NaN: {text}")]
+    return [doc.paragraph(f"{count} of {every} metrics are NaN: {text}")]
 
 
-def details(read: Details, launches: int = 1) -> Section:
+def details(read: Details, launches: int = 1) -> doc.Section:
     """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike."""
     launch = read.launch
     parts = [*lost(read), *advice.first_look(read.advice, read.hottest)]
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
-        parts.append(paragraph(f"signature: {launch.signature}"))
+        parts.append(doc.paragraph(f"signature: {launch.signature}"))
     parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
-    parts += [paragraph("Top bottlenecks:"), *bottlenecks(read)]
+    parts += [doc.paragraph("Top bottlenecks:"), *bottlenecks(read)]
     if launches > 1:
-        parts.append(paragraph(f"one of {launches} launches: the one of median duration"))
+        parts.append(doc.paragraph(f"one of {launches} launches: the one of median duration"))
     return _section(launch, parts)
 
 
-def in_short(read: Details) -> Section:
+def in_short(read: Details) -> doc.Section:
     """Return what limits one launch, and what to try."""
     return _section(read.launch, [*lost(read), *advice.first_look(read.advice, read.hottest)])
 
 
-def _section(launch: Launch, parts: Sequence[Block]) -> Section:
-    title = line(f"launch {launch.index}: ", code(kernel(launch, TITLE_WIDTH)))
-    return Section(f"launch-{launch.index}", title, tuple(parts))
+def _section(launch: Launch, parts: Sequence[doc.Block]) -> doc.Section:
+    title = doc.line(f"launch {launch.index}: ", doc.code(kernel(launch, TITLE_WIDTH)))
+    return doc.Section(f"launch-{launch.index}", title, tuple(parts))
 
 
-def bottlenecks(read: Details) -> list[Block]:
+def bottlenecks(read: Details) -> list[doc.Block]:
     """Numbered; without rules the top stalls stand in, which is said."""
-    numbered: list[Block] = [limits.bullets(read.bottlenecks)] if read.bottlenecks else []
+    numbered: list[doc.Block] = [limits.bullets(read.bottlenecks)] if read.bottlenecks else []
     if not read.rules_collected:
         stand_in = "; the top stalls instead:" if numbered else ""
-        return [paragraph(f"ncu's rules: {ABSENT}{stand_in}"), *numbered]
-    return numbered or [paragraph("no rule advises a change")]
+        return [doc.paragraph(f"ncu's rules: {ABSENT}{stand_in}"), *numbered]
+    return numbered or [doc.paragraph("no rule advises a change")]
 
 
-PAIRS: list[Field[PairGroup]] = [
-    Field("launch", "launch", lambda g: _launches(g), rank=2),
-    Field("kernel", "kernel", lambda g: _either(g, kernel)),
-    Field("shape", "grid / block", lambda g: _either(g, _shape), rank=4),
-    numeric("before", "before (µs)", lambda g: number(g.typical.before.microseconds), rank=1),
-    numeric("after", "after (µs)", lambda g: number(g.typical.after.microseconds), rank=1),
-    numeric("factor", "factor", lambda g: _factor(g), rank=1),
-    Field("how", "matched by", lambda g: MATCHED[g.typical.how], rank=3),
+PAIRS: list[doc.Field[PairGroup]] = [
+    doc.Field("launch", "launch", lambda g: _launches(g), rank=2),
+    doc.Field("kernel", "kernel", lambda g: _either(g, kernel)),
+    doc.Field("shape", "grid / block", lambda g: _either(g, _shape), rank=4),
+    doc.numeric("before", "before (µs)", lambda g: number(g.typical.before.microseconds), rank=1),
+    doc.numeric("after", "after (µs)", lambda g: number(g.typical.after.microseconds), rank=1),
+    doc.numeric("factor", "factor", lambda g: _factor(g), rank=1),
+    doc.Field("how", "matched by", lambda g: MATCHED[g.typical.how], rank=3),
 ]
 
 
-def pair_table(groups: Sequence[PairGroup]) -> Table:
-    return table("pairs", PAIRS, groups, key=lambda g: str(g.typical.before.index))
+def pair_table(groups: Sequence[PairGroup]) -> doc.Table:
+    return doc.table("pairs", PAIRS, groups, key=lambda g: str(g.typical.before.index))
 
 
 def _launches(group: PairGroup) -> str:
@@ -265,13 +252,13 @@ def _factor(group: PairGroup) -> str:
     return times(pair.before.microseconds, pair.after.microseconds)
 
 
-def unmatched(matching: Matching, names: tuple[str, str]) -> list[Block]:
+def unmatched(matching: Matching, names: tuple[str, str]) -> list[doc.Block]:
     """Sentences naming the launches that only one report has."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for name, launches in zip(names, (matching.only_before, matching.only_after), strict=True):
         kinds = grouped((f"{kernel(launch)} ({_shape(launch)})", launch) for launch in launches)
         blocks += [
-            paragraph(f"only in {name}: {text}, launch {indices(members)}")
+            doc.paragraph(f"only in {name}: {text}, launch {indices(members)}")
             for text, members in kinds.items()
         ]
     return blocks
@@ -285,16 +272,16 @@ Names = tuple[str, str]
 Both = tuple[str, Figure | None, Figure | None]  # a figure on both sides, by its id
 
 
-def figure_pairs(names: Names, before: Figures, after: Figures) -> Table:
+def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
     """One row a figure; what neither side has is "not collected" on both."""
     rows = [(key, before.get(key), after.get(key)) for key in variant.SHOWN]
-    fields: list[Field[Both]] = [
-        Field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
-        numeric("before", names[0], lambda b: _value(b[1])),
-        numeric("after", names[1], lambda b: _value(b[2])),
-        numeric("factor", "factor", lambda b: _figure_factor(*b[1:])),
+    fields: list[doc.Field[Both]] = [
+        doc.Field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
+        doc.numeric("before", names[0], lambda b: _value(b[1])),
+        doc.numeric("after", names[1], lambda b: _value(b[2])),
+        doc.numeric("factor", "factor", lambda b: _figure_factor(*b[1:])),
     ]
-    return table("figures", fields, rows, key=lambda b: b[0])
+    return doc.table("figures", fields, rows, key=lambda b: b[0])
 
 
 def _value(figure: Figure | None) -> str:
@@ -305,10 +292,10 @@ def _figure_factor(before: Figure | None, after: Figure | None) -> str:
     return times(before.value, after.value, after.unit) if before and after else NONE
 
 
-def limiters(names: Names, *sides: Sequence[str]) -> Paragraph:
+def limiters(names: Names, *sides: Sequence[str]) -> doc.Paragraph:
     """Return what limits the occupancy on either side."""
     parts = (f"{name} {', '.join(side) or ABSENT}" for name, side in zip(names, sides, strict=True))
-    return paragraph(f"occupancy limited by: {'; '.join(parts)}")
+    return doc.paragraph(f"occupancy limited by: {'; '.join(parts)}")
 
 
 def _compared(
@@ -318,7 +305,7 @@ def _compared(
     changes: SourceDiff,
     *,
     source: bool,
-) -> list[Block]:
+) -> list[doc.Block]:
     """Return what moved, and the figures of both; ``source`` leaves the costliest hunks to the
     diff.
     """
@@ -332,20 +319,20 @@ def _compared(
     return parts if source else [*parts, *costliest(changes, names)]
 
 
-def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[Block]:
+def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[doc.Block]:
     rows, names = (pair.before, pair.after), (pair.before.variant, pair.after.variant)
-    blocks: list[Block] = [
-        paragraph(f"{names[1]} over {names[0]}, {BETWEEN}: {with_cycles(pair.speedup)}"),
+    blocks: list[doc.Block] = [
+        doc.paragraph(f"{names[1]} over {names[0]}, {BETWEEN}: {with_cycles(pair.speedup)}"),
         _times(pair),
         *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
         *_compared(names, rows, pair.comparison, changes, source=source),
         advice.to_try(rows[1].advice, names[1]),
     ]
-    title = line(code(names[0]), " → ", code(names[1]))
-    return [*warned(sentences(pair.warnings)), Section("pair", title, tuple(blocks))]
+    title = doc.line(doc.code(names[0]), " → ", doc.code(names[1]))
+    return [*doc.warned(sentences(pair.warnings)), doc.Section("pair", title, tuple(blocks))]
 
 
-def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> Section:
+def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> doc.Section:
     """Two launches, as ``variants``."""
     sides = read.before, read.after
     both = " → ".join(dict.fromkeys((launch.before.kernel, launch.after.kernel)))
@@ -354,31 +341,33 @@ def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -
         advice.to_try(read.after.advice),
     ]
     title = f"{both}: launch {launch.before.index} → {launch.after.index}"
-    return Section("pair", words(title), tuple(parts))
+    return doc.Section("pair", doc.words(title), tuple(parts))
 
 
-def _state(row: Row) -> Paragraph:
-    return paragraph(
+def _state(row: Row) -> doc.Paragraph:
+    return doc.paragraph(
         f"{row.variant} is {row.status}: {sentence(row.problem) or 'see workbench list'}"
     )
 
 
-def _times(pair: VariantPair) -> Table:
-    fields: list[Field[Regime]] = [
-        Field("time", "time", lambda regime: f"Time, {regime.label} (µs)"),
-        numeric("before", pair.before.variant, partial(time_in, pair.before)),
-        numeric("after", pair.after.variant, partial(time_in, pair.after)),
-        numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),
+def _times(pair: VariantPair) -> doc.Table:
+    fields: list[doc.Field[Regime]] = [
+        doc.Field("time", "time", lambda regime: f"Time, {regime.label} (µs)"),
+        doc.numeric("before", pair.before.variant, partial(time_in, pair.before)),
+        doc.numeric("after", pair.after.variant, partial(time_in, pair.after)),
+        doc.numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),
     ]
-    return table("times", fields, regimes_of(pair.before, pair.after), key=lambda regime: regime)
+    return doc.table(
+        "times", fields, regimes_of(pair.before, pair.after), key=lambda regime: regime
+    )
 
 
-def costliest(changes: SourceDiff, names: Names) -> list[Block]:
+def costliest(changes: SourceDiff, names: Names) -> list[doc.Block]:
     """The dearest hunks in a line each, or why there are none."""
     if not changes.has_costs:
-        return [paragraph(hunks.absences(changes, names))]
+        return [doc.paragraph(hunks.absences(changes, names))]
     if not changes.hunks:
-        return [paragraph("the sources are the same")]
+        return [doc.paragraph("the sources are the same")]
     count = len(changes.hunks)
     text = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
-    return [paragraph(text), Bullets(hunks.costliest_lines(changes))]
+    return [doc.paragraph(text), doc.Bullets(hunks.costliest_lines(changes))]

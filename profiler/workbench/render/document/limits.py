@@ -23,22 +23,7 @@ from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence
 from workbench.judge.ladder import Row
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Field,
-    Span,
-    Table,
-    Text,
-    code,
-    figure_cell,
-    line,
-    numeric,
-    paragraph,
-    quantity_cell,
-    strong,
-    table,
-)
+from workbench.render import doc
 from workbench.render.numbers import (
     factor,
     number,
@@ -55,48 +40,48 @@ from workbench.words import ABSENT
 SCOPES = {"global": "of the runtime", "local": "of the part that the rule covers"}
 
 
-def of_several(limit: Bottleneck) -> Text:
+def of_several(limit: Bottleneck) -> doc.Text:
     """Return which kernel, where a call has several."""
     if limit.part >= 1:
         return ()
-    return line(" in ", code(limit.kernel), f", {percent(limit.part)} of the durations")
+    return doc.line(" in ", doc.code(limit.kernel), f", {percent(limit.part)} of the durations")
 
 
-def hot_line(limit: Bottleneck) -> Text:
+def hot_line(limit: Bottleneck) -> doc.Text:
     """``; hottest line``, its place and share; empty where a rule names none."""
     hot = limit.hot_line
     if hot is None:
         return ()
     counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
     counted = counter if counter.startswith("excess") else f"{counter} samples"
-    place = code(f"{hot.file.rsplit('/', 1)[-1]}:{hot.line}")
-    return line("; hottest line ", place, f", {percent(hot.share)} of its {counted}")
+    place = doc.code(f"{hot.file.rsplit('/', 1)[-1]}:{hot.line}")
+    return doc.line("; hottest line ", place, f", {percent(hot.share)} of its {counted}")
 
 
-def brief(limit: Bottleneck) -> Text:
+def brief(limit: Bottleneck) -> doc.Text:
     """One line: the rule, its metric, NVIDIA's estimate and of what, and the hottest line."""
     if limit.scope == ROOF:
         text = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
-        return line(strong(limit.title), f" {text}")
+        return doc.line(doc.strong(limit.title), f" {text}")
     is_rated = math.isfinite(limit.estimated_speedup_pct)
     text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {SCOPES.get(limit.scope, '')}"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
-    return line(
-        strong(limit.title),
+    return doc.line(
+        doc.strong(limit.title),
         of_several(limit),
         f": {limit.metric}{value}; {text if is_rated else 'no estimate'}",
         hot_line(limit),
     )
 
 
-def bullets(limits: Sequence[Bottleneck]) -> Bullets:
-    return Bullets(tuple(map(brief, limits)), ordered=True)
+def bullets(limits: Sequence[Bottleneck]) -> doc.Bullets:
+    return doc.Bullets(tuple(map(brief, limits)), ordered=True)
 
 
-def no_lines(why_none: Finding | None) -> list[Block]:
+def no_lines(why_none: Finding | None) -> list[doc.Block]:
     """Why no line is named, where a capture has none."""
     why = sentence(why_none)
-    return [paragraph(f"{why[0].upper()}{why[1:]}.")] if why else []
+    return [doc.paragraph(f"{why[0].upper()}{why[1:]}.")] if why else []
 
 
 GUIDE = "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html"
@@ -120,13 +105,17 @@ MEANINGS = {
 }
 
 
-def meanings(every: Iterable[Mapping[str, float]]) -> Iterator[Block]:
+def meanings(every: Iterable[Mapping[str, float]]) -> Iterator[doc.Block]:
     """The stall reasons of some variants in plain words, by their shares."""
     large = {name for stalls in every for name, share in stalls.items() if share >= LEAST_MEANT}
     if names := large & MEANINGS.keys():
-        link = (Span("Nsight Compute's guide", href=GUIDE),)
-        yield paragraph("The stall reasons in plain words, after ", link, ". A warp that has one:")
-        yield Bullets(tuple(line(f"{stall_label(n)}: {MEANINGS[n]}") for n in sorted(names)))
+        link = (doc.Span("Nsight Compute's guide", href=GUIDE),)
+        yield doc.paragraph(
+            "The stall reasons in plain words, after ", link, ". A warp that has one:"
+        )
+        yield doc.Bullets(
+            tuple(doc.line(f"{stall_label(n)}: {MEANINGS[n]}") for n in sorted(names))
+        )
 
 
 LEAST = 0.05  # points of a standard error that are shown
@@ -213,19 +202,21 @@ def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
     return top
 
 
-def stall_table(pair: Comparison) -> Table | None:
+def stall_table(pair: Comparison) -> doc.Table | None:
     """Return what the warps did, the duration last; None without samples on both sides."""
     times = pair.stall_microseconds
     if not times:
         return None
     whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
-    fields: list[Field[StallTime]] = [
-        Field("reason", "warp state", lambda t: _reason(t, whole)),
-        numeric("before", pair.before, lambda t: figure_cell(t.before), unit="µs"),
-        numeric("after", pair.after, lambda t: figure_cell(t.after), unit="µs"),
-        numeric("change", "change", lambda t: figure_cell(t.change, signed(t.change)), unit="µs"),
+    fields: list[doc.Field[StallTime]] = [
+        doc.Field("reason", "warp state", lambda t: _reason(t, whole)),
+        doc.numeric("before", pair.before, lambda t: doc.figure_cell(t.before), unit="µs"),
+        doc.numeric("after", pair.after, lambda t: doc.figure_cell(t.after), unit="µs"),
+        doc.numeric(
+            "change", "change", lambda t: doc.figure_cell(t.change, signed(t.change)), unit="µs"
+        ),
     ]
-    return table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
+    return doc.table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
 
 
 def _reason(time: StallTime, whole: StallTime) -> str:
@@ -263,16 +254,16 @@ def counters(pair: Comparison) -> list[Counter]:
     return shown
 
 
-def counter_table(shown: Sequence[Counter], names: tuple[str, str]) -> Table:
+def counter_table(shown: Sequence[Counter], names: tuple[str, str]) -> doc.Table:
     """Figures of a change, with ncu's names."""
-    fields: list[Field[Counter]] = [
-        Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
-        numeric("before", names[0], lambda c: quantity_cell(c.before, c.unit)),
-        numeric("after", names[1], lambda c: quantity_cell(c.after, c.unit)),
-        numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
-        Field("metric", "metric", lambda c: code(c.metric), rank=1),
+    fields: list[doc.Field[Counter]] = [
+        doc.Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
+        doc.numeric("before", names[0], lambda c: doc.quantity_cell(c.before, c.unit)),
+        doc.numeric("after", names[1], lambda c: doc.quantity_cell(c.after, c.unit)),
+        doc.numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
+        doc.Field("metric", "metric", lambda c: doc.code(c.metric), rank=1),
     ]
-    return table("counters", fields, shown, key=lambda c: c.label)
+    return doc.table("counters", fields, shown, key=lambda c: c.label)
 
 
 def launch(pair: Comparison) -> str:
@@ -288,17 +279,17 @@ def _exact(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else number(value)
 
 
-def account(pair: Comparison) -> list[Block]:
+def account(pair: Comparison) -> list[doc.Block]:
     """All of a comparison, for a terminal."""
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     if pair.decomposition:
         factors = pair.decomposition
         blocks.append(
-            paragraph(f"Against {pair.before}: {equation(factors)}, {durations(factors)}")
+            doc.paragraph(f"Against {pair.before}: {equation(factors)}, {durations(factors)}")
         )
     if times := stall_table(pair):
         blocks.append(times)
     blocks.append(counter_table(counters(pair), (pair.before, pair.after)))
     if pair.largest_changes.launch:
-        blocks.append(paragraph(f"Launch: {launch(pair)}."))
+        blocks.append(doc.paragraph(f"Launch: {launch(pair)}."))
     return blocks

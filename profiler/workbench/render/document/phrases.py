@@ -19,19 +19,7 @@ from workbench.judge.gates import (
     shows_bug,
 )
 from workbench.judge.ladder import Ablation, Row, ShapeLadder
-from workbench.render.document.blocks import (
-    Cell,
-    Marking,
-    Text,
-    authored,
-    bold,
-    code,
-    first_clause,
-    first_sentence,
-    joined,
-    line,
-    words,
-)
+from workbench.render import doc
 from workbench.render.numbers import factor, fine, interval, microseconds, number, ratio, shorten
 from workbench.words import (
     ABSENT,
@@ -142,22 +130,22 @@ def gate_name(gate: Gate) -> str:
     return "not slower" if gate.name == FASTER and is_loose else gate.name
 
 
-def kind(row: Row) -> Marking:
+def kind(row: Row) -> doc.Marking:
     if row.is_reference:
-        return Marking.REFERENCE
+        return doc.Marking.REFERENCE
     if row.verdict is None or not has_verdict(row):
-        return Marking.PLAIN
-    return Marking.REJECTED if row.verdict.is_rejected else Marking(row.verdict)
+        return doc.Marking.PLAIN
+    return doc.Marking.REJECTED if row.verdict.is_rejected else doc.Marking(row.verdict)
 
 
-def key_change(row: Row) -> Cell:
+def key_change(row: Row) -> doc.Cell:
     text = row.step.key_change if row.step else row.title
-    return Cell(authored(text), sort=text.lower(), short=short_change(row))
+    return doc.Cell(doc.authored(text), sort=text.lower(), short=short_change(row))
 
 
 def short_change(row: Row) -> str:
     """The label of a step; of one without the first clause of its change."""
-    return first_clause((row.step.label or row.step.key_change) if row.step else row.title)
+    return doc.first_clause((row.step.label or row.step.key_change) if row.step else row.title)
 
 
 def figure(row: Row, name: str) -> float | None:
@@ -239,8 +227,8 @@ def judged(ablation: Ablation) -> dict[str, tuple[ShapeLadder, Row]]:
     }
 
 
-def names(variants: list[str]) -> Text:
-    return joined([code(variant) for variant in variants])
+def names(variants: list[str]) -> doc.Text:
+    return doc.joined([doc.code(variant) for variant in variants])
 
 
 def shape_words(parameters: Mapping[str, object]) -> str:
@@ -302,32 +290,34 @@ NAMES = (
 COUNTS = dict(enumerate(NAMES.split(), start=1))
 
 
-def answer(ablation: Ablation) -> Text:
+def answer(ablation: Ablation) -> doc.Text:
     """The fastest kept step beside the references and the baseline, and where it was measured."""
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
-        return words("No variant has a current time that counts: there is no result yet.")
-    opening = line(code(best.variant), f" takes {took(best)} per call")
+        return doc.words("No variant has a current time that counts: there is no result yet.")
+    opening = doc.line(doc.code(best.variant), f" takes {took(best)} per call")
     if best.variant == first.variant:
-        opening = line("No step was kept: ", opening)
+        opening = doc.line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
-    text = bold(line(opening, ": " * bool(speeds), joined(speeds), "."))
-    text = line(text, *over_sizes(ablation))
+    text = doc.bold(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
+    text = doc.line(text, *over_sizes(ablation))
     error = best.accuracy
     if error is not None:
-        text = line(text, f" Its largest error is {factor(error.times_reference)} that of ",
-                    code(ablation.reference), ".")  # fmt: skip
+        text = doc.line(text, f" Its largest error is {factor(error.times_reference)} that of ",
+                    doc.code(ablation.reference), ".")  # fmt: skip
     elif any(g.name == CORRECT and g.why.values.get("max_error") == 0 for g in best.gates):
-        text = line(text, " Its results are exact.")
+        text = doc.line(text, " Its results are exact.")
     elif ablation.reference:
-        text = line(text, " Its error beside that of ", code(ablation.reference), f" is {ABSENT}.")
+        text = doc.line(
+            text, " Its error beside that of ", doc.code(ablation.reference), f" is {ABSENT}."
+        )
     if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
-        text = line(text, f" The GPU was at its power limit: {both}.")
-    text = line(text, _claim(ablation))
-    return line(text, " Study ", code(ablation.study), f" at {_basis(ablation)}")
+        text = doc.line(text, f" The GPU was at its power limit: {both}.")
+    text = doc.line(text, _claim(ablation))
+    return doc.line(text, " Study ", doc.code(ablation.study), f" at {_basis(ablation)}")
 
 
-def over_sizes(ablation: Ablation) -> Iterator[str | Text]:
+def over_sizes(ablation: Ablation) -> Iterator[str | doc.Text]:
     """From the largest to the smallest speed at the other sizes, and which that is."""
     across = ablation.across
     every = across.shapes if across else ()
@@ -340,7 +330,7 @@ def over_sizes(ablation: Ablation) -> Iterator[str | Text]:
     sizes = COUNTS.get(count, str(count)) + f" other size{'s' * (count > 1)}"
     yield f" {sizes}"
     if ablation.best is None or across.variant != ablation.best.variant:
-        yield line(", by ", code(across.variant))
+        yield doc.line(", by ", doc.code(across.variant))
     first = f"{ratio(most.claimed)} to " if count > 1 else ""
     where = shape_name(least.shape, ablation)
     yield f": {first}{ratio(least.claimed)} the fastest reference's speed ({where})."
@@ -363,7 +353,7 @@ def _claim(ablation: Ablation) -> str:
     return f" Expected of another run: {later}, by {basis}."
 
 
-def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:
+def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[doc.Text]:
     """Over the fastest reference with its interval, the primary one and the baseline."""
     rows = {row.variant: row for row in (*ablation.references, first)}
     over = {best.chained.fastest or ablation.reference: best.over_fastest}
@@ -377,10 +367,10 @@ def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[Text]:
             continue
         what = row.title if row.is_reference and row.title else name
         if value is None:
-            yield words(f"its speed relative to {what} ({took(row)}) is {ABSENT}")
+            yield doc.words(f"its speed relative to {what} ({took(row)}) is {ABSENT}")
             continue
         shown = f"{with_cycles(value)} the speed of" if n == 0 else f"{ratio(value)} that of"
-        yield words(f"{shown} {what} ({took(row)})")
+        yield doc.words(f"{shown} {what} ({took(row)})")
 
 
 def _basis(ablation: Ablation) -> str:
@@ -392,29 +382,29 @@ def _basis(ablation: Ablation) -> str:
     return f"{table_size(ablation)}, {ablation.gpu}, {when}{runs}."
 
 
-def calls(ablation: Ablation) -> tuple[Text, ...]:
+def calls(ablation: Ablation) -> tuple[doc.Text, ...]:
     """Return which references are more than a kernel, in one sentence each kind of call."""
     calls = ((call, row.variant) for row in ablation.references if (call := call_of(row)))
     return tuple(
-        line("A call of ", joined([code(name) for name in of], " or "), f" is {call}.")
+        doc.line("A call of ", doc.joined([doc.code(name) for name in of], " or "), f" is {call}.")
         for call, of in grouped(calls).items()
     )
 
 
-def with_cold_l2(ablation: Ablation) -> Text:
+def with_cold_l2(ablation: Ablation) -> doc.Text:
     """The best step over the fastest reference with a cold L2."""
     cold = ablation.best.regimes.get(Regime.COLD) if ablation.best else None
     if cold is None or cold.speedup_over_fastest is None:
         return ()
     over = interval(cold.speedup_over_fastest)
-    return line(f"With a cold L2: {over} the speed of ", code(cold.fastest), ".")
+    return doc.line(f"With a cold L2: {over} the speed of ", doc.code(cold.fastest), ".")
 
 
-def _lesson(row: Row) -> Text:
-    return first_sentence(row.step.lesson) if row.step and row.step.lesson.strip() else ()
+def _lesson(row: Row) -> doc.Text:
+    return doc.first_sentence(row.step.lesson) if row.step and row.step.lesson.strip() else ()
 
 
-def failures(ablation: Ablation) -> tuple[Text, ...]:
+def failures(ablation: Ablation) -> tuple[doc.Text, ...]:
     """Rejected steps beside the path, each with its reason, the counter that explains it, and its
     lesson; of many those judged at this shape.
     """
@@ -423,56 +413,63 @@ def failures(ablation: Ablation) -> tuple[Text, ...]:
     near = sorted(every, key=lambda row: bool(row.judged_at))
     chosen = near[:MOST_FAILURES]
     more = len(every) - len(chosen)
-    rest = line(f"{more} more: ", code(f"workbench ablate --all --study {ablation.study}"))
+    rest = doc.line(f"{more} more: ", doc.code(f"workbench ablate --all --study {ablation.study}"))
     shown = (_failure(row, ablation) for row in every if row in chosen)
     return (*shown, *[rest] * bool(more))
 
 
-def _failure(row: Row, ablation: Ablation) -> Text:
+def _failure(row: Row, ablation: Ablation) -> doc.Text:
     where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
     change = row.step.key_change if row.step else row.title
-    head = line(code(row.variant), f" ({verdict(row)}{where}), ", authored(change), ": ")
-    return line(head, _reason(row, ablation), ". ", *lost_most(row), _lesson(row))
+    head = doc.line(
+        doc.code(row.variant), f" ({verdict(row)}{where}), ", doc.authored(change), ": "
+    )
+    return doc.line(head, _reason(row, ablation), ". ", *lost_most(row), _lesson(row))
 
 
-def lost_most(row: Row) -> Iterator[str | Text]:
+def lost_most(row: Row) -> Iterator[str | doc.Text]:
     """The factor that cost most of what a slower step lost, with its metric."""
     factors = row.against_parent.decomposition if row.against_parent else None
     least = min(factors.factors, key=lambda part: part.gain) if factors else None
     if least and least.gain < 1 and row.verdict in (Verdict.SLOWER, Verdict.NO_GAIN):
         ends = f"{number(least.before)} to {number(least.after)} {least.unit}"
-        yield line(
+        yield doc.line(
             f"{least.label}: {ends} ({factor(least.gain)}), ",
-            code(least.metric.partition(" / (")[0]),
+            doc.code(least.metric.partition(" / (")[0]),
             ". ",
         )
 
 
-def _reason(row: Row, ablation: Ablation) -> Text:
+def _reason(row: Row, ablation: Ablation) -> doc.Text:
     """The gate that it failed; of a slower one the ratio with its interval."""
     if row.status == Status.FAILED and not row.judged_at:
-        return words(sentence(row.problem))
+        return doc.words(sentence(row.problem))
     over = row.deciding_speedup or row.over_parent
     failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
     if row.verdict == Verdict.INACCURATE and row.accuracy:
         least = row.accuracy
         where = described(least.shape, ablation) + (f", {least.kind}" if least.kind else "")
-        return words(f"{factor(least.times_reference)} {ablation.reference}'s error at {where}")
+        return doc.words(f"{factor(least.times_reference)} {ablation.reference}'s error at {where}")
     if over is not None and all(gate.name == FASTER for gate in failed):
-        return line(f"{interval(over)} the speed of ", code(parent_of(row)))
-    return words("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
+        return doc.line(f"{interval(over)} the speed of ", doc.code(parent_of(row)))
+    return doc.words("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
 
 
-def warnings(ablation: Ablation) -> tuple[Text, ...]:
+def warnings(ablation: Ablation) -> tuple[doc.Text, ...]:
     untimed = ablation.across.untimed.items() if ablation.across else ()
     return (
-        *(words(sentence(warning)) for warning in ablation.warnings),
-        *(line(code(name), " was not timed at ", names(list(at)), ".") for name, at in untimed),
+        *(doc.words(sentence(warning)) for warning in ablation.warnings),
+        *(
+            doc.line(doc.code(name), " was not timed at ", names(list(at)), ".")
+            for name, at in untimed
+        ),
         *stale(ablation),
     )
 
 
-def stale(ablation: Ablation) -> Iterator[Text]:
+def stale(ablation: Ablation) -> Iterator[doc.Text]:
     stale = [row.variant for row in ablation.everything if row.status == Status.STALE]
     if stale:
-        yield line("stale, not shown: ", names(stale), " (sources changed since their measurement)")
+        yield doc.line(
+            "stale, not shown: ", names(stale), " (sources changed since their measurement)"
+        )

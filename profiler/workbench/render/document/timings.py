@@ -11,26 +11,7 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.sweeps import Combination, Fate, Sweep
 from workbench.judge.times import AtShape, InRegime, TimingFacts
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Cell,
-    Content,
-    Field,
-    Marking,
-    Table,
-    Text,
-    code,
-    figure_cell,
-    interval_cell,
-    line,
-    numeric,
-    paragraph,
-    strong,
-    table,
-    warned,
-    words,
-)
+from workbench.render import doc
 from workbench.render.document.phrases import parent_of, shape_name, shape_words, with_cycles
 from workbench.render.numbers import (
     at_level,
@@ -43,14 +24,14 @@ from workbench.render.numbers import (
 from workbench.words import ABSENT, NONE, Origin, Regime
 
 
-def time_cell(time: Time | None) -> Cell:
+def time_cell(time: Time | None) -> doc.Cell:
     """The time in microseconds."""
     if time is None:
-        return figure_cell(None)
-    return figure_cell(time.value, number(time.value) + " unchecked" * time.unchecked)
+        return doc.figure_cell(None)
+    return doc.figure_cell(time.value, number(time.value) + " unchecked" * time.unchecked)
 
 
-def time_in(row: Row, regime: Regime) -> Cell:
+def time_in(row: Row, regime: Regime) -> doc.Cell:
     return time_cell(at.microseconds if (at := row.regimes.get(regime)) else None)
 
 
@@ -59,9 +40,9 @@ def spread(time: Time | None) -> str:
     return ends(time) if time else NONE
 
 
-def noted(time: Time | None) -> Content:
+def noted(time: Time | None) -> doc.Content:
     """The time, with its interval as a note; a dash where there is none."""
-    return figure_cell(time.value, note=ends(time)) if time else NONE
+    return doc.figure_cell(time.value, note=ends(time)) if time else NONE
 
 
 def regimes_of(*rows: Row) -> list[Regime]:
@@ -70,26 +51,28 @@ def regimes_of(*rows: Row) -> list[Regime]:
     return [Regime.CHAINED, Regime.COLD, *([Regime.ALONE] if alone else [])]
 
 
-def regimes(row: Row, reference: str = "") -> Table:
+def regimes(row: Row, reference: str = "") -> doc.Table:
     """One variant: a row a regime, with the ratios there; a column of ratios only where it has a
     parent, or a reference.
     """
     parent = parent_of(row)
     timed = {regime: row.regimes.get(regime) or InRegime() for regime in regimes_of(row)}
-    fields: list[Field[Regime]] = [
-        Field("regime", "regime", lambda r: Cell(words(r.label), short=r.label.split()[0])),
-        numeric("time", "time", lambda r: time_cell(timed[r].microseconds), unit="µs"),
-        numeric("range", "95 % interval", lambda r: spread(timed[r].microseconds), rank=3),
-        numeric(
+    fields: list[doc.Field[Regime]] = [
+        doc.Field(
+            "regime", "regime", lambda r: doc.Cell(doc.words(r.label), short=r.label.split()[0])
+        ),
+        doc.numeric("time", "time", lambda r: time_cell(timed[r].microseconds), unit="µs"),
+        doc.numeric("range", "95 % interval", lambda r: spread(timed[r].microseconds), rank=3),
+        doc.numeric(
             "parent", f"vs {parent}", lambda r: with_cycles(timed[r].speedup_over_parent), rank=1
         ),
-        numeric(
+        doc.numeric(
             "reference",
             f"vs {reference}",
             lambda r: with_cycles(timed[r].speedup_over_reference),
             rank=2,
         ),
-        Field("fastest", "vs the fastest reference", lambda r: _fastest(timed[r]), rank=1),
+        doc.Field("fastest", "vs the fastest reference", lambda r: _fastest(timed[r]), rank=1),
     ]
     absent = {
         "parent": not (parent and row.verdict),
@@ -97,15 +80,15 @@ def regimes(row: Row, reference: str = "") -> Table:
         "fastest": row.is_reference or not reference,
     }
     shown = [f for f in fields if not absent.get(f.key)]
-    return table("timings", shown, timed, key=lambda regime: regime)
+    return doc.table("timings", shown, timed, key=lambda regime: regime)
 
 
-def _fastest(timed: InRegime) -> Content:
+def _fastest(timed: InRegime) -> doc.Content:
     over = timed.speedup_over_fastest
     if over is None:
         return ABSENT
     text = f"{with_cycles(over)} of {timed.fastest}"
-    return Cell(words(text), short=f"{interval(over)} {timed.fastest}")
+    return doc.Cell(doc.words(text), short=f"{interval(over)} {timed.fastest}")
 
 
 def _fine(ratio: Ratio) -> str:
@@ -129,11 +112,15 @@ def controls(facts: TimingFacts | None) -> str:
     return "; ".join([*parts, *[f"A/A controls: {shown}"] * bool(shown)])
 
 
-FLOP_RATE: Field[AtShape] = numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12))
-BYTE_RATE: Field[AtShape] = numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second))
-SHAPES: list[Field[AtShape]] = [
-    numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
-    Field(
+FLOP_RATE: doc.Field[AtShape] = doc.numeric(
+    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12)
+)
+BYTE_RATE: doc.Field[AtShape] = doc.numeric(
+    "traffic", "TB/s", lambda s: number(s.terabytes_per_second)
+)
+SHAPES: list[doc.Field[AtShape]] = [
+    doc.numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
+    doc.Field(
         "reference",
         "fastest reference",
         lambda s: (
@@ -143,8 +130,8 @@ SHAPES: list[Field[AtShape]] = [
         ),
         unit="µs",
     ),
-    numeric("ratio", "vs it [95 % interval]", lambda s: _over(s)),
-    numeric(
+    doc.numeric("ratio", "vs it [95 % interval]", lambda s: _over(s)),
+    doc.numeric(
         "error",
         "error ÷ reference's",
         lambda s: ABSENT if s.accuracy is None else factor(s.accuracy),
@@ -152,7 +139,7 @@ SHAPES: list[Field[AtShape]] = [
 ]
 
 
-def sizes_table(ablation: Ablation) -> list[Block]:
+def sizes_table(ablation: Ablation) -> list[doc.Block]:
     """The last step at every shape where it was timed, if those are several; its rate is of bytes
     where those count, and of both where shapes differ in that.
     """
@@ -162,15 +149,15 @@ def sizes_table(ablation: Ablation) -> list[Block]:
     counts = {result.is_traffic for result in results}
     rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
     common = shared([result.parameters for result in results])
-    shape: Field[AtShape] = Field(
+    shape: doc.Field[AtShape] = doc.Field(
         "shape",
         f"shape ({shape_words(common)})" if common else "shape",
         lambda s: _size(s, common, ablation),
     )
     time, *others = SHAPES if any(r.accuracy is not None for r in results) else SHAPES[:-1]
-    shown = table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+    shown = doc.table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
     limited = any(result.alone for result in results)
-    return [shown, *[paragraph(ALONE)] * limited]
+    return [shown, *[doc.paragraph(ALONE)] * limited]
 
 
 ALONE = (
@@ -212,50 +199,50 @@ def varied(sweep: Sweep) -> list[str]:
     return [name for name, values in sweep.parameters.items() if len(values) > 1]
 
 
-def _fields(sweep: Sweep) -> list[Field[Combination]]:
-    columns: list[Field[Combination]] = [
-        Field(f"={name}", name, partial(_value, name)) for name in varied(sweep)
+def _fields(sweep: Sweep) -> list[doc.Field[Combination]]:
+    columns: list[doc.Field[Combination]] = [
+        doc.Field(f"={name}", name, partial(_value, name)) for name in varied(sweep)
     ]
     return [
         *columns,
-        Field("role", "", lambda c: _role(sweep, c)),
-        numeric("time", "time", lambda c: noted(c.microseconds), unit="µs", note=INTERVAL),
-        numeric(
+        doc.Field("role", "", lambda c: _role(sweep, c)),
+        doc.numeric("time", "time", lambda c: noted(c.microseconds), unit="µs", note=INTERVAL),
+        doc.numeric(
             "ratio",
             f"vs default {INTERVAL}",
-            lambda c: interval_cell(c.over_default),
+            lambda c: doc.interval_cell(c.over_default),
         ),
-        numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
-        numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
-        numeric("shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", rank=3),
-        numeric(
+        doc.numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
+        doc.numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
+        doc.numeric("shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", rank=3),
+        doc.numeric(
             "occupancy",
             "occupancy",
-            lambda c: figure_cell(c.occupancy_percent, NONE * (c.occupancy_percent is None)),
+            lambda c: doc.figure_cell(c.occupancy_percent, NONE * (c.occupancy_percent is None)),
             unit="%",
             rank=4,
         ),
-        Field("fate", "", _fate, rank=1),
+        doc.Field("fate", "", _fate, rank=1),
     ]
 
 
-def _value(name: str, combination: Combination) -> Cell:
+def _value(name: str, combination: Combination) -> doc.Cell:
     value = combination.values[name]
     shown = str(int(value)) if isinstance(value, bool) else str(value)
     sort = value if isinstance(value, str) else float(value)
-    return Cell(words(shown), sort=sort)
+    return doc.Cell(doc.words(shown), sort=sort)
 
 
-def _role(sweep: Sweep, combination: Combination) -> Text:
+def _role(sweep: Sweep, combination: Combination) -> doc.Text:
     roles = ["best"] * (combination is sweep.best) + ["default"] * combination.is_default
     if not roles and combination in sweep.tied:
-        return words("may be best")
-    return strong(", ".join(roles))
+        return doc.words("may be best")
+    return doc.strong(", ".join(roles))
 
 
-def _count(combination: Combination, value: int | None) -> Cell:
+def _count(combination: Combination, value: int | None) -> doc.Cell:
     unknown = ABSENT if combination.state == Fate.TIMED else NONE
-    return figure_cell(value, text=unknown if value is None else str(value))
+    return doc.figure_cell(value, text=unknown if value is None else str(value))
 
 
 def _fate(combination: Combination) -> str:
@@ -264,79 +251,83 @@ def _fate(combination: Combination) -> str:
     return shorten(": ".join(filter(None, (combination.state, sentence(combination.why)))), WHY)
 
 
-def _kind(sweep: Sweep, combination: Combination) -> Marking:
+def _kind(sweep: Sweep, combination: Combination) -> doc.Marking:
     if combination is sweep.best:
-        return Marking.KEPT
+        return doc.Marking.KEPT
     if combination.is_default:
-        return Marking.BASELINE
+        return doc.Marking.BASELINE
     refused = (Fate.UNBUILT, Fate.REFUSED, Fate.FAILED, Fate.INACCURATE)
-    return Marking.REJECTED if combination.state in refused else Marking.PLAIN
+    return doc.Marking.REJECTED if combination.state in refused else doc.Marking.PLAIN
 
 
-def sweep_view(sweep: Sweep) -> list[Block]:
+def sweep_view(sweep: Sweep) -> list[doc.Block]:
     """The table and what it shows."""
     return [
-        paragraph(sweep_origin(sweep)),
-        *warned(sentences(sweep.warnings)),
-        table(
+        doc.paragraph(sweep_origin(sweep)),
+        *doc.warned(sentences(sweep.warnings)),
+        doc.table(
             "sweep",
             _fields(sweep),
             sweep.combinations,
             key=lambda c: c.variant,
             kind=lambda c: _kind(sweep, c),
         ),
-        Bullets(tuple(account(sweep))),
+        doc.Bullets(tuple(account(sweep))),
     ]
 
 
-def sweep_origin(sweep: Sweep) -> Text:
+def sweep_origin(sweep: Sweep) -> doc.Text:
     how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
     text = f" at {sweep.shape} on {sweep.gpu}, {how}: "
-    return line(code(sweep.variant), text, counts(len(sweep.combinations)))
+    return doc.line(doc.code(sweep.variant), text, counts(len(sweep.combinations)))
 
 
 def counts(count: int) -> str:
     return f"{count} combination{'s' if count > 1 else ''}"
 
 
-def account(sweep: Sweep) -> list[Text]:
+def account(sweep: Sweep) -> list[doc.Text]:
     """Return what became of the combinations, and the best and how sure that is."""
     fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
-    parts = [line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
+    parts = [doc.line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
     if sweep.best is None:
         return parts
     parts.append(best_words(sweep))
     if len(sweep.timed) > 2:
         parts.append(
-            words("Each interval is for one comparison, in the sessions that timed all of them.")
+            doc.words(
+                "Each interval is for one comparison, in the sessions that timed all of them."
+            )
         )
     return parts
 
 
-def best_words(sweep: Sweep) -> Text:
+def best_words(sweep: Sweep) -> doc.Text:
     """The best over the default, and from which sessions that is known."""
     best = sweep.best
     assert best is not None
     if best.is_default:
-        return line("The default ", code(best.variant), " is the fastest.")
+        return doc.line("The default ", doc.code(best.variant), " is the fastest.")
     if sweep.default is None:
-        return line(code(best.variant), f" is the fastest; the default was not timed ({NONE}).")
+        return doc.line(
+            doc.code(best.variant), f" is the fastest; the default was not timed ({NONE})."
+        )
     if sweep.again is not None:
         text = (
             f" is the fastest of {len(sweep.timed)}, and {interval(sweep.again)} of the default in "
             f"{sweep.again.sessions} fresh sessions that had no part in picking it"
         )
-        return line(code(best.variant), text, _against(sweep), ".")
+        return doc.line(doc.code(best.variant), text, _against(sweep), ".")
     over = interval(best.over_default)
     if not sweep.picked:
-        return line(code(best.variant), f" is {over} of the default.")
+        return doc.line(doc.code(best.variant), f" is {over} of the default.")
     text = (
         f" was the fastest of {len(sweep.timed)}, {over} of the default in the sessions that "
         "picked it: the best of many is partly luck, so that its interval promises too much "
         "until it is timed again"
     )
-    return line(code(best.variant), text, ".")
+    return doc.line(doc.code(best.variant), text, ".")
 
 
 def _against(sweep: Sweep) -> str:

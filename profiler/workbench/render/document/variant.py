@@ -12,31 +12,9 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome, Score
+from workbench.render import doc
 from workbench.render.document import advice, timings, warp_times
 from workbench.render.document import limits as bottlenecks
-from workbench.render.document.blocks import (
-    Block,
-    Bullets,
-    Content,
-    Field,
-    Fold,
-    Paragraph,
-    Section,
-    SourceChange,
-    Table,
-    authored,
-    bold,
-    code,
-    figure_cell,
-    line,
-    numeric,
-    paragraph,
-    paragraphs,
-    quantity_cell,
-    strong,
-    table,
-    words,
-)
 from workbench.render.document.limits import (
     IMPOSSIBLE,
     figure_value,
@@ -69,11 +47,11 @@ SHOWN = tuple(FIGURE_IDS.split())
 STALLS_SHOWN = 5
 
 
-def origin(ablation: Ablation) -> Paragraph:
+def origin(ablation: Ablation) -> doc.Paragraph:
     """Return where the figures come from: the first thing a reader must know."""
     ncu = ablation.environment.ncu
     shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
-    return paragraph(
+    return doc.paragraph(
         f"{ablation.source} evidence: {ablation.gpu}, {ablation.date or 'no date'}, ncu {ncu}; "
         f"{ablation.study} at {ablation.shape}{f' ({shape})' if shape else ''}"
     )
@@ -82,32 +60,32 @@ def origin(ablation: Ablation) -> Paragraph:
 Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
 
 
-def _value(pair: Known) -> Content:
+def _value(pair: Known) -> doc.Content:
     figure = pair[1]
-    return figure_cell(figure.value, figure_value(figure)) if figure else ABSENT
+    return doc.figure_cell(figure.value, figure_value(figure)) if figure else ABSENT
 
 
-FIGURES: list[Field[Known]] = [
-    Field("figure", "figure", lambda k: figure_label(k[0])[0]),
-    numeric("value", "value", _value),
-    Field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
-    Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
+FIGURES: list[doc.Field[Known]] = [
+    doc.Field("figure", "figure", lambda k: figure_label(k[0])[0]),
+    doc.numeric("value", "value", _value),
+    doc.Field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
+    doc.Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
-STALLS: list[Field[tuple[str, str]]] = [
-    Field("reason", "stall reason", lambda stall: stall_words(stall[0])),
-    numeric("share", "share of samples", lambda stall: stall[1]),
+STALLS: list[doc.Field[tuple[str, str]]] = [
+    doc.Field("reason", "stall reason", lambda stall: stall_words(stall[0])),
+    doc.numeric("share", "share of samples", lambda stall: stall[1]),
 ]
 
 
-def figure_table(figures: Mapping[str, Figure]) -> Table:
+def figure_table(figures: Mapping[str, Figure]) -> doc.Table:
     shown = [(key, figures.get(key)) for key in SHOWN]
-    return table("figures", FIGURES, shown, key=lambda k: k[0])
+    return doc.table("figures", FIGURES, shown, key=lambda k: k[0])
 
 
-def marked(*sides: Mapping[str, Figure]) -> list[Block]:
+def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
     """Return what the mark behind a figure means, where one has it."""
     every = (figure for side in sides for figure in side.values())
-    return [paragraph(IMPOSSIBLE)] if any(map(impossible, every)) else []
+    return [doc.paragraph(IMPOSSIBLE)] if any(map(impossible, every)) else []
 
 
 def profile(
@@ -115,21 +93,21 @@ def profile(
     stalls: Mapping[str, float],
     limiters: Sequence[str],
     limits: Sequence[Bottleneck],
-) -> list[Block]:
+) -> list[doc.Block]:
     """The figures of one capture."""
-    blocks: list[Block] = [
+    blocks: list[doc.Block] = [
         figure_table(figures),
         *marked(figures),
-        paragraph(limited(limiters)),
+        doc.paragraph(limited(limiters)),
     ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
         shown = [(name, share_of(share, figures)) for name, share in waited]
-        blocks.append(table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+        blocks.append(doc.table("stalls", STALLS, shown, key=lambda stall: stall[0]))
     else:
-        blocks.append(paragraph(f"stall samples: {ABSENT}"))
+        blocks.append(doc.paragraph(f"stall samples: {ABSENT}"))
     if limits:
-        blocks += [paragraph("Top bottlenecks:"), bottlenecks.bullets(limits)]
+        blocks += [doc.paragraph("Top bottlenecks:"), bottlenecks.bullets(limits)]
     return blocks
 
 
@@ -137,36 +115,36 @@ def limited(limiters: Sequence[str]) -> str:
     return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
 
 
-def variant(row: Row, ablation: Ablation) -> Section:
+def variant(row: Row, ablation: Ablation) -> doc.Section:
     change = row.step.key_change if row.step else row.title
-    return Section(
+    return doc.Section(
         row.variant,
-        line(code(row.variant), ": ", authored(change)),
+        doc.line(doc.code(row.variant), ": ", doc.authored(change)),
         tuple(_blocks(row, ablation)),
         kind(row),
         row.variant,
     )
 
 
-def _blocks(row: Row, ablation: Ablation) -> list[Block]:
-    blocks: list[Block] = (
-        [paragraph(f"{row.status}: {sentence(row.problem)}")] if row.problem else []
+def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
+    blocks: list[doc.Block] = (
+        [doc.paragraph(f"{row.status}: {sentence(row.problem)}")] if row.problem else []
     )
     if row.problem and not has_figures(row):
         if row.verdict and row.judged_at:
             shown = f"verdict: {verdict_words(row, ablation)}; --shape {row.judged_at} shows it"
-            blocks.append(Paragraph(words(shown)))
+            blocks.append(doc.Paragraph(doc.words(shown)))
         return blocks
     blocks += advice.first_look(row.advice, row.hottest)
     blocks.append(timings.regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
-        blocks.append(Bullets(tuple(map(words, ratios))))
+        blocks.append(doc.Bullets(tuple(map(doc.words, ratios))))
     if row.figures:
         blocks += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
         if row.no_source_lines:
-            blocks.append(paragraph(sentence(row.no_source_lines)))
+            blocks.append(doc.paragraph(sentence(row.no_source_lines)))
     else:
-        blocks.append(paragraph(f"profile: {ABSENT}"))
+        blocks.append(doc.paragraph(f"profile: {ABSENT}"))
     if row.timeline:
         blocks += warp_times.timeline(row.timeline, row.time)
     if row.against_parent:
@@ -174,7 +152,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[Block]:
     if row.gates:
         blocks.append(gates(row))
     if row.verdict and parent_of(row):
-        blocks.append(paragraph("verdict: ", strong(verdict_words(row, ablation))))
+        blocks.append(doc.paragraph("verdict: ", doc.strong(verdict_words(row, ablation))))
     return blocks
 
 
@@ -200,23 +178,23 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
     return parts
 
 
-def evidence_states(row: Row) -> Paragraph:
+def evidence_states(row: Row) -> doc.Paragraph:
     text = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
     alone = " (tables without their report)" if row.tables_only else ""
-    return paragraph(f"evidence: {text}{alone}")
+    return doc.paragraph(f"evidence: {text}{alone}")
 
 
-METRICS: list[Field[MetricValue]] = [
-    numeric("launch", "launch", lambda m: str(m.launch)),
-    Field("kernel", "kernel", lambda m: m.kernel),
-    numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
-    Field("unit", "unit", lambda m: m.unit),
+METRICS: list[doc.Field[MetricValue]] = [
+    doc.numeric("launch", "launch", lambda m: str(m.launch)),
+    doc.Field("kernel", "kernel", lambda m: m.kernel),
+    doc.numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
+    doc.Field("unit", "unit", lambda m: m.unit),
 ]
 
 
-def metric_table(rows: Sequence[MetricValue]) -> Table:
+def metric_table(rows: Sequence[MetricValue]) -> doc.Table:
     """One ncu metric of every launch."""
-    return table("metric", METRICS, rows)
+    return doc.table("metric", METRICS, rows)
 
 
 def results(score: Score) -> str:
@@ -236,42 +214,44 @@ def written(outcome: PredictionOutcome) -> str:
     )
 
 
-def details(row: Row, here: Row, where: str) -> Fold:
+def details(row: Row, here: Row, where: str) -> doc.Fold:
     """Return what most readers skip; ``here`` is the row at the shape where the step is judged,
     which ``where`` names if that is not the table's.
     """
     assert row.step is not None
-    blocks: list[Block] = []
+    blocks: list[doc.Block] = []
     for title, text in (
-        (line("What held ", code(parent_of(row)), " back."), row.step.bottleneck),
-        (words("Why this should help."), row.step.rationale),
+        (doc.line("What held ", doc.code(parent_of(row)), " back."), row.step.bottleneck),
+        (doc.words("Why this should help."), row.step.rationale),
     ):
         if text.strip():
-            first, *rest = paragraphs(text)
-            blocks += [paragraph(bold(title), " ", first.text), *rest]
+            first, *rest = doc.paragraphs(text)
+            blocks += [doc.paragraph(doc.bold(title), " ", first.text), *rest]
     blocks += _predictions(row, where)
-    blocks.append(gates(row) if row.gates else paragraph(f"Gates: {ABSENT}."))
+    blocks.append(gates(row) if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
     blocks += _times(here, where)
-    return Fold(line(code(row.variant), ": reasons, predictions, gates, times"), tuple(blocks))
+    return doc.Fold(
+        doc.line(doc.code(row.variant), ": reasons, predictions, gates, times"), tuple(blocks)
+    )
 
 
-PREDICTIONS: list[Field[PredictionOutcome]] = [
-    Field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
-    Field("expected", "expected", lambda p: p.expected),
-    numeric("before", "before", lambda p: quantity_cell(p.before, p.unit)),
-    numeric("after", "after", lambda p: quantity_cell(p.after, p.unit)),
-    Field("result", "result", lambda p: p.result),
-    Field("written", "written", written),
+PREDICTIONS: list[doc.Field[PredictionOutcome]] = [
+    doc.Field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
+    doc.Field("expected", "expected", lambda p: p.expected),
+    doc.numeric("before", "before", lambda p: doc.quantity_cell(p.before, p.unit)),
+    doc.numeric("after", "after", lambda p: doc.quantity_cell(p.after, p.unit)),
+    doc.Field("result", "result", lambda p: p.result),
+    doc.Field("written", "written", written),
 ]
-GATES: list[Field[Gate]] = [
-    Field("gate", "gate", gate_name),
-    Field("result", "result", lambda gate: _result(gate)),
-    Field("why", "why", lambda gate: sentence(gate.why)),
+GATES: list[doc.Field[Gate]] = [
+    doc.Field("gate", "gate", gate_name),
+    doc.Field("result", "result", lambda gate: _result(gate)),
+    doc.Field("why", "why", lambda gate: sentence(gate.why)),
 ]
 
 
-def gates(row: Row) -> Table:
-    return table("gates", GATES, row.gates, key=lambda gate: gate.name)
+def gates(row: Row) -> doc.Table:
+    return doc.table("gates", GATES, row.gates, key=lambda gate: gate.name)
 
 
 def _result(gate: Gate) -> str:
@@ -280,25 +260,25 @@ def _result(gate: Gate) -> str:
     return f"{gate.state}, does not decide" if informs else gate.state
 
 
-def _predictions(row: Row, where: str) -> list[Block]:
+def _predictions(row: Row, where: str) -> list[doc.Block]:
     if not row.predictions:
         made = row.step is not None and row.step.predictions
-        return [paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
-    predictions = table("predictions", PREDICTIONS, row.predictions, key=lambda p: p.figure)
-    text = line(f"Predicted{where}; an ", code("x"), " is a factor of the parent's value:")
-    return [paragraph(text), predictions]
+        return [doc.paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
+    predictions = doc.table("predictions", PREDICTIONS, row.predictions, key=lambda p: p.figure)
+    text = doc.line(f"Predicted{where}; an ", doc.code("x"), " is a factor of the parent's value:")
+    return [doc.paragraph(text), predictions]
 
 
-def _times(row: Row, where: str) -> list[Block]:
+def _times(row: Row, where: str) -> list[doc.Block]:
     if not row.regimes:
-        return [paragraph(f"Times: {ABSENT}.")]
-    return [paragraph(f"Times{where}:"), timings.regimes(row)]
+        return [doc.paragraph(f"Times: {ABSENT}.")]
+    return [doc.paragraph(f"Times{where}:"), timings.regimes(row)]
 
 
-def diff(row: Row, changes: SourceDiff | None) -> Block:
+def diff(row: Row, changes: SourceDiff | None) -> doc.Block:
     parent = parent_of(row)
     if changes is not None and changes.is_same:
-        return paragraph("Only parameters differ from ", code(parent), ".")
+        return doc.paragraph("Only parameters differ from ", doc.code(parent), ".")
     if changes is None or not changes.hunks:
-        return paragraph("Diff against ", code(parent), f": {ABSENT}.")
-    return Fold(words(f"Diff against {parent}"), (SourceChange(row.variant),))
+        return doc.paragraph("Diff against ", doc.code(parent), f": {ABSENT}.")
+    return doc.Fold(doc.words(f"Diff against {parent}"), (doc.SourceChange(row.variant),))
