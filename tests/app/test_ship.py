@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from benchmarks.shipped import page
 from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none
@@ -598,6 +599,19 @@ def test_what_an_operator_cannot_be(tmp_path: Path, old: str, new: str, said: st
     text = SEVERAL.replace(old, new)
     with pytest.raises(UsageError, match=re.escape(said)):
         learned(tmp_path, text, CHANGES)
+
+
+def test_the_page_has_what_the_packages_measured() -> None:
+    two = {"package": 34.72, "reference": 129.4}
+    package = {
+        "name": "a kept file of `try`", "language": "Triton", "shape": "given",
+        "sizes": "4096x8192", "checked": 1, "graph_us": two, "host_us": two,
+        "benchmark": {"given": 1.28},
+    }  # fmt: skip
+    text = page((ROOT / "docs" / "ship.md").read_text(), [package])
+    figures = "34.7 | 129 | 34.7 | 129 | 1.28x"
+    assert f"| a kept file of `try` (Triton) | 4096x8192 | 1 | {figures} |" in text
+    assert "| attention `fix30` (CUDA) |" not in text
 
 
 # ---- on a GPU --------------------------------------------------------------------------------
