@@ -545,15 +545,24 @@ def test_inputs_that_need_values_are_refused(tmp_path: Path) -> None:
     assert "on the generator's device" in failed.value.hint
 
 
+def test_kernels_with_different_options_are_refused(tmp_path: Path) -> None:
+    kernels = [f"cuda.kernel('k.cu', 'k', options=({option},))\n" for option in ("'-v'", "'-O1'")]
+    told = f"from workbench import cuda\n{CHANGES}"
+    assert len(learned(tmp_path / "same", SEVERAL, told + kernels[0] * 2).kernels) == 1
+    with pytest.raises(UsageError, match="its kernels are compiled with different options"):
+        learned(tmp_path / "two", SEVERAL, told + "".join(kernels))
+
+
 def learned(root: Path, study: str, run: str) -> Packable:
     """As the worker has it, in this process."""
     make(root / "ws", {}, {"baseline": run, "fast": run})
     (root / "ws/kernels/scale/study.py").write_text(study)
+    (root / "ws/kernels/scale/k.cu").write_text('extern "C" __global__ void k() {}\n')
     job = ShipJob(
         study="scale",
         variant="fast",
         params={},
-        has_kernels=False,
+        has_kernels="cuda.kernel" in run,
         shapes=("large", "odd"),
         reference="",
         reference_params={},

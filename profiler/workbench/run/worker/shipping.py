@@ -71,6 +71,11 @@ def packed(job: ShipJob) -> Packable:
     if job.has_kernels:  # what a variant without any imports need not be here
         load(folder, job.variant, job.params)
     kernels = [described(folder, declared) for declared in cuda.take_declared()]
+    if len({kernel.options for kernel in kernels}) > 1:
+        raise UsageError(
+            "its kernels are compiled with different options, and a package has one set of them",
+            hint="give cuda.kernel the same options everywhere",
+        )
     return Packable(
         arguments=tuple(kinds.items()),
         outputs=len(outputs),
