@@ -154,13 +154,16 @@ def File(beside: str, name: str) -> Any:
     return load(name.removesuffix(".py"), {})
 
 
+@cache  # to look into a signature takes longer than a launch
+def _has(function: Callable[..., Any], *names: str) -> bool:
+    with suppress(TypeError, ValueError):  # of a builtin
+        return set(names) <= set(signature(function).parameters)
+    return False
+
+
 def call(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
     """Pass inputs by name to a function with such parameters, else in their order."""
-    try:
-        has_names = set(inputs) <= set(signature(function).parameters)
-    except (TypeError, ValueError):  # a builtin
-        has_names = False
-    return function(**inputs) if has_names else function(*inputs.values())
+    return function(**inputs) if _has(function, *inputs) else function(*inputs.values())
 
 
 def compared(function: Callable[..., Any], inputs: dict[str, Any]) -> Any:
