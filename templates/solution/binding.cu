@@ -7,11 +7,10 @@ namespace ffi = tvm::ffi;
 
 static void launch(int64_t kernel, int64_t device, int64_t stream, const ffi::Bytes& where,
                    const ffi::Bytes& words) {
-  std::vector<int64_t> values(words.size() / sizeof(int64_t));
-  memcpy(values.data(), words.data(), words.size());
   const char* why = workbench_launch(
       reinterpret_cast<const WorkbenchKernel*>(kernel), static_cast<int>(device),
-      reinterpret_cast<cudaStream_t>(stream), reinterpret_cast<const int*>(where.data()), values.data());
+      reinterpret_cast<cudaStream_t>(stream), reinterpret_cast<const int*>(where.data()),
+      reinterpret_cast<const int64_t*>(words.data()));
   if (why) TVM_FFI_THROW(RuntimeError) << why;
 }
 

@@ -53,10 +53,11 @@ inline cudaError_t allow(const void* function, int device, int shared) {
 // where: grid, block, bytes of shared memory, early start, cooperative, carveout. words has eight
 // bytes for each argument, of a struct its address on the host. Returns what failed, null for nothing.
 extern "C" WORKBENCH_EXPORTED inline const char* workbench_launch(
-    const WorkbenchKernel* kernel, int device, cudaStream_t stream, const int* where, int64_t* words) {
+    const WorkbenchKernel* kernel, int device, cudaStream_t stream, const int* where,
+    const int64_t* words) {
   std::vector<void*> arguments(strlen(kernel->kinds));
   for (size_t i = 0; i < arguments.size(); ++i)
-    arguments[i] = kernel->kinds[i] == 's' ? reinterpret_cast<void*>(words[i]) : &words[i];
+    arguments[i] = reinterpret_cast<void*>(kernel->kinds[i] == 's' ? words[i] : int64_t(words + i));
   cudaLaunchAttribute attributes[2] = {};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = where[7];
