@@ -28,6 +28,7 @@ from tools.pages import batched
 
 from workbench.app.kernel_code import kept_cubins
 from workbench.app.sides import build_all, side_of
+from workbench.app.trial_files import write
 from workbench.cuda.cubin import TEXT, sections
 from workbench.derive.code_diff import sizes_and_summary
 from workbench.errors import WorkbenchError
@@ -36,7 +37,6 @@ from workbench.ncu.disassembly import kind_of
 from workbench.ncu.nvdisasm import disassembled
 from workbench.problems.detect import read_problem
 from workbench.problems.problem import Request
-from workbench.problems.writing import TrialFacts, write
 from workbench.run.protocol import Built, Failed
 from workbench.run.repository import Commit
 from workbench.run.toolchains import toolchain_of
@@ -121,7 +121,7 @@ def workspaces(folder: Path, clones: Path | None) -> Iterator[Path]:
         )
         try:
             problem = read_problem(request)
-            write(replace(problem, name=f"public{number}"), root, TrialFacts())
+            write(replace(problem, name=f"public{number}"), root)
         except WorkbenchError as error:
             print(f"left out: {stranger.label}: {error.message.splitlines()[0]}", flush=True)
     yield root

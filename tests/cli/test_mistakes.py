@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -26,7 +27,7 @@ from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,
     package_of,
-    without_configuration,
+    require_configuration,
 )
 from workbench.study.workspace import load_module
 
@@ -420,8 +421,12 @@ def test_every_front_end_names_its_package() -> None:
         ("@helion.kernel(static_shapes=True)", 2),
         ("@helion.kernel(config=helion.Config(num_warps=4))", 0),
         ("@helion.kernel(**settings)", 0),
+        ("@helion.kernel(autotune_effort='none')", 0),
+        ("@helion.kernel(autotune_effort='quick')", 2),
         ("@triton.jit", 0),
     ],
 )
 def test_a_kernel_of_helion_has_a_configuration(decorator: str, line: int) -> None:
-    assert without_configuration(f"import helion\n{decorator}\ndef f(x):\n    return x\n") == line
+    text = f"import helion\n{decorator}\ndef f(x):\n    return x\n"
+    with pytest.raises(UsageError, match=f"a.py:{line}: ") if line else nullcontext():
+        require_configuration("a.py", text)

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from answers import Capsys, Patch, json_of, not_none
 from workbench.app.executor import Local
-from workbench.app.trial import learned, prepare, rounded_up
+from workbench.app.trial import prepare, rounded_up, tolerance_of
+from workbench.app.trial_files import UNCALLED, write
 from workbench.app.try_ import as_script
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.given import made, put
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.user_files import read_call, read_input, read_launch, read_output
-from workbench.problems.writing import TrialFacts, write
 from workbench.run.compilation import sources_of
 from workbench.run.protocol import Learned, TrialJob
 from workbench.run.worker.correctness import check_variant
@@ -62,7 +63,7 @@ def tried(tmp_path: Path, same_draws: None, monkeypatch: Patch) -> Callable[[Pro
 
     def work(found: Problem) -> Learned:
         root = tmp_path / "made"
-        write(found, root, TrialFacts())
+        write(found, root)
         smallest = min(found.shapes, key=lambda n: sum(
             v for v in found.shapes[n].parameters.values() if isinstance(v, int)))  # fmt: skip
         job = TrialJob(
@@ -76,7 +77,7 @@ def tried(tmp_path: Path, same_draws: None, monkeypatch: Patch) -> Callable[[Pro
         monkeypatch.chdir(root)
         with on_cpu():
             told = TrialRun(job).run()
-        write(found, root, learned(found, told))
+        write(found, root, told, tolerance_of(found, told))
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
         with on_cpu():
             checked(root, found, smallest)
@@ -155,7 +156,7 @@ def test_a_gpu_mode_task_has_tests_and_benchmarks_and_its_own_check(tried: Any) 
 
 def test_a_gpu_mode_check_refuses_an_output(tmp_path: Path) -> None:
     found = problem(EXAMPLES / "histogram" / "submission.py")
-    write(found, tmp_path, TrialFacts(destinations=("counts",)))
+    write(found, tmp_path, structs.replace(UNCALLED, destinations=("counts",)))
     with on_cpu():
         study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_histogram")
         inputs = study.inputs(study.shapes["test0"], torch.Generator())
@@ -184,7 +185,7 @@ def test_what_the_formats_own_check_accepts_is_right(
     found = problem(folder)
     told = tried(found)
     assert told.accepted
-    assert learned(found, told).relative > told.errors["baseline"][1] > 1e-4
+    assert tolerance_of(found, told).relative > told.errors["baseline"][1] > 1e-4
     (folder / "submission.py").write_text(text.format(by=2.5))
     trial = prepare(Local(), problem(folder), tmp_path / "other", None, on_gpu=False)[2]
     assert trial.refused == "check_implementation() refuses it: too far"
@@ -209,7 +210,7 @@ def test_a_task_may_give_what_its_check_accepts_in_another_form(tmp_path: Path, 
 
 
 def test_every_draw_of_a_gpu_mode_case_is_another(tmp_path: Path) -> None:
-    write(problem(EXAMPLES / "histogram"), tmp_path, TrialFacts())
+    write(problem(EXAMPLES / "histogram"), tmp_path)
     with on_cpu():
         study = load_module(tmp_path / "kernels/histogram/study.py", "workbench_study_drawn")
         one, other = (
@@ -299,7 +300,7 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
     launch = "softmax<<<x.shape[0], 256>>>(x, out, n)"
     found = problem(EXAMPLES / "row_softmax.cu", **CUDA | {"launch": launch})
     assert found.kind == "a CUDA source"
-    write(found, tmp_path, TrialFacts())
+    write(found, tmp_path)
     text = (tmp_path / "kernels/softmax/baseline.py").read_text()
     assert 'kernel = cuda.kernel("row_softmax.cu", "::softmax", compiler="program")' in text
     assert "    out = torch.empty_like(x)\n    kernel[x.shape[0], 256](x, out, n)\n" in text
@@ -307,14 +308,14 @@ def test_a_cuda_source_becomes_the_variant_one_would_write(tmp_path: Path) -> No
 
 def test_a_cuda_source_compiles_as_it_is(tmp_path: Path, builds_here: None, capsys: Capsys) -> None:
     found = problem(EXAMPLES / "row_softmax.cu", **CUDA)
-    write(found, tmp_path, TrialFacts())
+    write(found, tmp_path)
     built = json_of(capsys, "build", "baseline", project=tmp_path)["builds"][0]
     assert built["kernels"][0]["registers"] > 0
 
 
 def test_flags_of_nvcc_belong_to_what_it_compiles(tmp_path: Path, monkeypatch: Patch) -> None:
     def prints(source: Path, **options: Any) -> str:
-        write(found := problem(source, **options), tmp_path, TrialFacts())
+        write(found := problem(source, **options), tmp_path)
         return Fingerprints(find_workspace(tmp_path).study(found.name)).of_sources("baseline")
 
     plain = file(tmp_path, SOFTMAX + INPUTS)
@@ -346,7 +347,7 @@ def test_what_a_file_imports_from_beside_it_comes_along(tmp_path: Path, tried: A
 def test_the_users_file_stays_as_it_is(tmp_path: Path) -> None:
     path = file(tmp_path, SOFTMAX + INPUTS)
     found = problem(path)
-    write(found, tmp_path / "made", TrialFacts())
+    write(found, tmp_path / "made")
     assert (tmp_path / "made/kernels" / found.name / "mine.py").read_bytes() == path.read_bytes()
 
 
@@ -724,7 +725,7 @@ def test_a_function_may_take_numbers_alone(tmp_path: Path, monkeypatch: Patch) -
 
 def called(tmp_path: Path, monkeypatch: Patch, device: str, **given: Any) -> Learned:
     found = problem(given.pop("path"), **given)
-    write(found, tmp_path / "made", TrialFacts())
+    write(found, tmp_path / "made")
     references = tuple(module.name for module in found.references)
     shapes = (found.default_shape,)
     job = TrialJob(

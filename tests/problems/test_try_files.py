@@ -17,11 +17,12 @@ import torch
 import workbench
 from answers import Capsys, Patch, not_none
 from made_records import sessions_job
-from problems.test_problems import file, flashinfer, problem
+from problems.test_problems import file, problem
 from problems.test_problems import tried as tried
 from workbench.app import measure
 from workbench.app.executor import Local
-from workbench.app.trial import learned, prepare
+from workbench.app.trial import prepare, tolerance_of
+from workbench.app.trial_files import write
 from workbench.app.try_ import Attempt, refusal
 from workbench.cli.main import main
 from workbench.cli.try_ import finish
@@ -37,7 +38,6 @@ from workbench.judge.findings import finding
 from workbench.judge.gates import OUTPUTS, Gate
 from workbench.problems.given import Dotted, Empty, File, bound, call
 from workbench.problems.user_files import read_input
-from workbench.problems.writing import TrialFacts, write
 from workbench.run import machine, process
 from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import compiler_environment
@@ -278,7 +278,7 @@ def test_a_reference_that_rounds_is_no_float64_reference(tmp_path: Path, tried: 
     assert not told.exact
     assert told.refusal == "it rounds its result to bfloat16"
     # What does not round float32 so is as right, and no nearer to it than that rounding.
-    assert learned(given, msgspec.structs.replace(told, dtype="float32")).relative == 0.02
+    assert tolerance_of(given, msgspec.structs.replace(told, dtype="float32")).relative == 0.02
 
 
 def test_a_default_device_without_a_gpu_is_the_cpu() -> None:
@@ -468,10 +468,10 @@ def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
     tmp_path: Path, trials_here: None
 ) -> None:
     path = file(tmp_path, NORM)
-    facts_and_trial = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
-    found, facts, told, shape = facts_and_trial
+    prepared = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
+    found, allowed, told, shape = prepared
     assert not_none(told.larger)[1] > 1
-    done = Attempt(found, tmp_path, found.name, shape, told, facts)
+    done = Attempt(found, tmp_path, found.name, shape, told, allowed)
     assert done.verdict == TryVerdict.WRONG
 
 
@@ -514,9 +514,9 @@ def test_a_matrix_that_must_be_definite_is_scaled_as_a_whole(
     tmp_path: Path, tried: Any, function: str, structured: bool
 ) -> None:
     found = problem(f"{file(tmp_path, FACTORED)}:{function}")
-    facts = learned(found, tried(found))
-    assert facts.structured == structured
-    write(found, tmp_path / "made", facts)
+    told = tried(found)
+    assert told.structured == structured
+    write(found, tmp_path / "made", told, tolerance_of(found, told))
     text = (tmp_path / "made" / "kernels" / found.name / "study.py").read_text()
     assert f"structured = {structured}" in text
 
@@ -571,18 +571,11 @@ def test_the_only_class_is_tried_and_an_attribute_gets_the_lines_to_write(tmp_pa
     assert "return ext.scale(x)" in error.value.hint
 
 
-def test_a_solution_for_another_binding_gets_the_lines_to_write(tmp_path: Path) -> None:
-    path = flashinfer(tmp_path, language="cuda", binding="tvm-ffi", entry_point="main.py::row")
-    with pytest.raises(UsageError, match="in cuda with the binding tvm-ffi") as error:
-        problem(path)
-    assert "lib.row(x, out)" in error.value.hint
-
-
 def test_the_file_of_a_reference_belongs_to_the_fingerprint(tmp_path: Path) -> None:
     file(tmp_path, "def ours(x):\n    return x * 2\n", "ours.py")
     path = file(tmp_path, "def mine(x):\n    return x + x\n")
     found = problem(path, inputs=("x=randn(4,8)",), versus=f"{tmp_path}/ours.py:ours")
-    write(found, tmp_path / "made", TrialFacts())
+    write(found, tmp_path / "made")
     study = find_workspace(tmp_path / "made").study(found.name)
     for variant in (found.baseline, *found.references):
         covered = {p.name for p in source_files(study, study.variants[variant.name])}
@@ -648,9 +641,9 @@ def test_the_line_that_waits_for_the_gpu_is_named(tmp_path: Path, monkeypatch: P
 def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path, trials_here: None) -> None:
     text = "def zero(x, y):\n    out = x + y\n    x.zero_()\n    y.zero_()\n    return out\n"
     found = problem(file(tmp_path, text), inputs=("x=randn(4)", "y=randn(4)"), versus="torch.add")
-    found, facts, told, shape = prepare(Local(), found, tmp_path / "made", None, on_gpu=False)
+    found, allowed, told, shape = prepare(Local(), found, tmp_path / "made", None, on_gpu=False)
     assert told.refused == "it changes its input x, which the reference does not"
-    done = Attempt(found, tmp_path, found.name, shape, told, facts)
+    done = Attempt(found, tmp_path, found.name, shape, told, allowed)
     assert done.verdict == TryVerdict.WRONG
     assert told.errors["baseline"][1] < 1e-6
 

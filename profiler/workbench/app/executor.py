@@ -42,6 +42,10 @@ class Reporter:
         """
         return nullcontext(lambda event: None)
 
+    def waiting(self, what: str) -> AbstractContextManager[None]:
+        """Inside, the user is told that ``what`` goes on."""
+        return nullcontext()
+
 
 @dataclass(frozen=True)
 class Task:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench.app.executor import Executor, Task
+from workbench.app.trial_files import write
 from workbench.errors import UsageError, unknown
 from workbench.evidence.store import EvidenceFolder
 from workbench.problems.problem import Problem
-from workbench.problems.writing import TrialFacts, write
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Learned, TrialJob
 from workbench.study.model import Study
+from workbench.study.values import Tolerance
 from workbench.study.workspace import Workspace, find_workspace
 
 # Largest errors relative in norm: what an implementation that is as careful as torch's stays below
@@ -38,7 +39,7 @@ PEAK = 10.0
 
 def prepare(
     executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
-) -> tuple[Problem, TrialFacts, Learned, str]:
+) -> tuple[Problem, Tolerance, Learned, str]:
     """Write the workspace, call everything once, and write down what was learned."""
     timed = [name for name, given in problem.shapes.items() if given.timed]
     if shape is not None:
@@ -48,7 +49,7 @@ def prepare(
             hint = f"timed are {', '.join(timed)}"
             raise UsageError(f"shape '{shape}' is only checked", hint=hint)
         problem = replace(problem, default_shape=shape)
-    write(problem, root, TrialFacts())
+    write(problem, root)
     workspace = find_workspace(root)
     study = workspace.study(problem.name)
     name = shape or study.default_shape
@@ -71,9 +72,9 @@ def prepare(
     if problem.ranges:
         same = tuple(m for m in problem.references if m.name not in trial.failures)
         problem = replace(problem, references=same)
-    facts = learned(problem, trial)
-    write(problem, root, facts)
-    return problem, facts, trial, name
+    tolerance = tolerance_of(problem, trial)
+    write(problem, root, trial, tolerance)
+    return problem, tolerance, trial, name
 
 
 def called_once(
@@ -87,8 +88,8 @@ def called_once(
     return plan.learned
 
 
-def learned(problem: Problem, trial: Learned) -> TrialFacts:
-    """The facts of a trial, and the errors that they allow.
+def tolerance_of(problem: Problem, trial: Learned) -> Tolerance:
+    """The errors that what a trial showed allows.
 
     What the format's own check accepts is right, however far it is from the reference.
     """
@@ -100,9 +101,7 @@ def learned(problem: Problem, trial: Learned) -> TrialFacts:
     half = trial.dtype in ("float16", "bfloat16") and errors and trial.exact
     unit = UNIT[trial.dtype] if half else base
     absolute = max([PEAK * unit * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in errors)])
-    names = ("destinations", "in_place", "exact", "structured", "dtype", "bytes")
-    same = {name: getattr(trial, name) for name in names}
-    return TrialFacts(**same, absolute=rounded_up(absolute), relative=rounded_up(relative))
+    return Tolerance(absolute=rounded_up(absolute), relative=rounded_up(relative))
 
 
 def rounded_up(value: float) -> float:

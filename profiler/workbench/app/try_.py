@@ -23,7 +23,6 @@ from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.user_files import study_name
-from workbench.problems.writing import TrialFacts
 from workbench.run import machine
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
@@ -68,7 +67,7 @@ class Attempt:
     study: str
     shape: str
     trial: Learned = field(repr=False)
-    facts: TrialFacts = field(repr=False)
+    allowed: Tolerance = field(repr=False)
     judged: Ablation | None = field(default=None, repr=False)
     evidence: LadderEvidence | None = field(default=None, repr=False)
     failures: dict[str, str] = field(default_factory=dict)
@@ -94,7 +93,7 @@ class Attempt:
     @property
     @shown
     def tolerance(self) -> ErrorBound:
-        return ErrorBound(self.facts.absolute, self.facts.relative)
+        return ErrorBound(self.allowed.absolute, self.allowed.relative)
 
     @property
     @shown
@@ -112,9 +111,9 @@ class Attempt:
             return ""
         if trial.refused:
             return trial.refused
-        if errors[0] > self.facts.absolute or errors[1] > self.facts.relative:
+        if errors[0] > self.allowed.absolute or errors[1] > self.allowed.relative:
             return self._too_far(errors)
-        allowed = max(self.facts.relative, TIMES_REFERENCE * trial.larger_reference)
+        allowed = max(self.allowed.relative, TIMES_REFERENCE * trial.larger_reference)
         if trial.larger is not None and trial.larger[1] > allowed:
             return f"for larger inputs {self._too_far(trial.larger)}"
         return ""
@@ -122,7 +121,7 @@ class Attempt:
     def _too_far(self, error: tuple[float, float]) -> str:
         return (
             f"error {error[0]:.3g}, relative {error[1]:.3g}; allowed are "
-            f"{self.facts.absolute:g} and {self.facts.relative:g}"
+            f"{self.allowed.absolute:g} and {self.allowed.relative:g}"
         )
 
     @property
@@ -144,8 +143,7 @@ class Attempt:
         against = [self.trial.errors.get(module.name) for module in self.problem.references[:1]]
         if not error or not any(against) or not self.trial.exact or self.trial.accepted:
             return None
-        bound = Tolerance(absolute=self.facts.absolute, relative=self.facts.relative)
-        if bound.is_rounding(error[1], UNIT.get(self.trial.dtype, 0.0)):
+        if self.allowed.is_rounding(error[1], UNIT.get(self.trial.dtype, 0.0)):
             return None
         return error[1] / against[0][1] if against[0] and against[0][1] else None
 
@@ -246,12 +244,14 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
     root = asked.folder or scratch(request, problem)
     live = executor.gpu is not None
-    problem, facts, trial, name = prepare(executor, problem, root, asked.shape, on_gpu=live)
-    done = Attempt(problem, root, problem.name, name, trial, facts)
+    with executor.reporter.waiting("calling and checking it"):
+        problem, allowed, trial, name = prepare(executor, problem, root, asked.shape, on_gpu=live)
+    done = Attempt(problem, root, problem.name, name, trial, allowed)
     if live and not done.wrong:
         done = measured(executor, done, asked)
     if done.judged is None and problem.compiles and not live:
-        done = replace(done, built=compiled(done))
+        with executor.reporter.waiting("compiling it"):
+            done = replace(done, built=compiled(done))
     return replace(done, kept=kept(done, destination)) if destination else done
 
 

@@ -74,6 +74,9 @@ class Stderr(Reporter):
 
         return Progress(captures, sessions)
 
+    def waiting(self, what: str) -> AbstractContextManager[None]:
+        return telling(what)
+
 
 def executor(on: str | None = None) -> Executor:
     """Return where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""

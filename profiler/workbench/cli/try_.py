@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import fields, replace
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.options import TryOptions
-from workbench.cli.streams import executor, note, show, telling
+from workbench.cli.streams import executor, note, show
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed
 from workbench.run import machine
 from workbench.run.protocol import Failed
@@ -45,11 +44,9 @@ def run(options: TryOptions) -> int:
     here, names = executor(options.on), {field.name for field in fields(AttemptOptions)}
     asked = {name: value for name, value in vars(options).items() if value and name in names}
     try:
-        on_gpu = options.on or machine.find_gpu()
-        with nullcontext() if on_gpu else telling("calling and checking it on the CPU"):
-            done = attempt(
-                here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
-            )
+        done = attempt(
+            here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
+        )
     except (CannotTell, GateFailed) as error:  # it cannot be called, or not compared
         if options.json:
             show(options, error)

@@ -13,12 +13,14 @@ from workbench.problems import (
     gpu_mode,
     host_function,
     kernelbench,
+    library,
     nsight_python,
     python_function,
 )
 from workbench.problems.problem import Format, Problem, Request, require
 from workbench.problems.user_files import study_name
 from workbench.study.foreign_files import kind_of
+from workbench.study.front_ends import require_configuration
 from workbench.study.users_code import in_words, prints_to_stderr
 
 GROUP = "workbench.problems"
@@ -26,7 +28,7 @@ BUILT_IN = tuple(
     module.FORMAT
     for module in (
         gpu_mode, kernelbench, nsight_python, python_function, cuda_file, host_function,
-        flashinfer_bench,
+        flashinfer_bench, library,
     )
 )  # fmt: skip
 OPTIONS = ("arguments", "inputs", "outputs", "launch", "workload", "solution", "range")
@@ -78,6 +80,9 @@ def read_problem(request: Request, tell: Tell = lambda text: None) -> Problem:
             f"{chosen.package} fails to read {request.source.name}: {in_words(error)}",
             hint=f"report it to its authors, or uninstall it: pip uninstall {chosen.package}",
         ) from error
+    for file, data in problem.files.items():
+        if file.endswith(".py"):
+            require_configuration(file, data.decode(errors="replace"))
     name = request.name or study_name(problem.name)
     return replace(problem, name=name, kind=problem.kind or chosen.label)
 

@@ -36,6 +36,7 @@ from workbench.words import Parameter
 
 MOST_SHAPES = 8  # of a definition's workloads, which may be hundreds
 PYTHON = ("python", "triton", "tilelang")
+COMPILED, BINDINGS = ("cuda", "cpp"), (None, "tvm-ffi", "torch")
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -286,17 +287,15 @@ def _baseline(solution: Solution, outputs: list[str]) -> Module:
         )
     if spec.language in PYTHON:
         loads = f'_given = given.File(__file__, "{file}")'
-    elif spec.binding == "torch":
+    elif spec.language in COMPILED and spec.binding in BINDINGS:
         compiled = [name for name in sources if name.endswith((".cu", ".cpp", ".cc", ".cxx", ".c"))]
         arguments = f"__file__, {literal(study_name(called))}, {literal(compiled)}"
-        loads = f"_given = given.Extension({arguments})"
+        loads = f"_given = given.Extension({arguments}, by_torch={spec.binding == 'torch'})"
     else:
+        with_binding = f" with the binding {spec.binding}" if spec.binding else ""
         raise UsageError(
-            f"the solution {called} is in {spec.language} with the binding "
-            f"{spec.binding or 'tvm-ffi'}",
-            hint='tried are python, triton, and cuda or cpp with "binding": "torch"; or a Python '
-            f'file that calls it:\n    lib = tvm_ffi.load_module("built.so")\n'
-            f"    def run(x, out):\n        lib.{entry}(x, out)",
+            f"the solution {called} is in {spec.language}{with_binding}",
+            hint=f"tried are {', '.join((*PYTHON, *COMPILED))}, the last two by TVM FFI or torch",
         )
     out = f"given.call(_given.{entry}, inputs)"
     if not spec.destination_passing_style:

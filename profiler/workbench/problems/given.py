@@ -11,7 +11,7 @@ import random
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.machinery import SourceFileLoader
@@ -209,24 +209,45 @@ def _below(folder: Path) -> dict[str, ModuleType]:
 
 
 class Extension(File):
-    """Sources in C++ or CUDA, compiled by torch at their first use."""
+    """Sources in C++ or CUDA, compiled at their first use: by TVM FFI, or by torch."""
 
-    def __init__(self, beside: str, name: str, sources: list[str]) -> None:
+    def __init__(self, beside: str, name: str, sources: list[str], *, by_torch: bool) -> None:
         super().__init__(beside, sources[0])
-        self.name, self.sources = name, sources
+        self.name, self.sources, self.by_torch = name, sources, by_torch
 
     @cached_property
     def module(self) -> ModuleType:
-        from torch.utils.cpp_extension import load
-
         folder = self.path.parents[len(Path(self.sources[0]).parts) - 1]
-        built: ModuleType = load(
-            name=self.name,
-            sources=[str(folder / name) for name in self.sources],
-            extra_include_paths=[str(folder)],
-            extra_cuda_cflags=["-lineinfo"],
+        sources = [str(folder / name) for name in self.sources]
+        cuda = [path for path in sources if path.endswith(".cu")]
+        built: ModuleType
+        if self.by_torch:
+            from torch.utils.cpp_extension import load
+
+            built = load(
+                name=self.name,
+                sources=sources,
+                extra_include_paths=[str(folder)],
+                extra_cuda_cflags=["-lineinfo"],
+            )
+            return built
+        from tvm_ffi import cpp
+
+        others = [path for path in sources if path not in cuda]
+        built = cpp.load(
+            self.name, cpp_files=others, cuda_files=cuda, extra_include_paths=[str(folder)]
         )
         return built
+
+
+class Library(File):
+    """A compiled library with functions of TVM FFI."""
+
+    def loaded(self) -> ModuleType:
+        from tvm_ffi import load_module
+
+        library: ModuleType = load_module(str(self.path))
+        return library
 
 
 class Challenge:
@@ -242,15 +263,16 @@ class Challenge:
     def inputs(
         self, names: Sequence[str], outputs: Sequence[str], generator: torch.Generator
     ) -> Inputs:
-        """By name, in the order of the function's parameters; ``outputs`` are only written, unless
-        its signature has another direction for them.
+        """By the names of the function's parameters, or in their order if these are others;
+        ``outputs`` are only written, unless its signature has another direction for them.
         """
         ways = self.made.get_solve_signature()
         outputs = [n for n in outputs if not isinstance(ways.get(n), tuple) or ways[n][1] == "out"]
 
         def make() -> Any:
             values = self.made.generate_performance_test()
-            return [_of_spec(values[name]) for name in names]
+            in_order = names if values.keys() >= {*names} else values
+            return [_of_spec(values[name]) for name in in_order]
 
         return uncalled(listed(make, names, generator), outputs, generator)
 
@@ -496,6 +518,38 @@ def workload(
 
 
 _needs_gradients: set[Callable[..., Any]] = set()
+_of_cupy: set[Callable[..., Any]] = set()  # functions that take arrays of CuPy
+
+
+def modules_of(function: Callable[..., Any]) -> set[str]:
+    """Names of the modules that its file knows by a name."""
+    values = getattr(function, "__globals__", {}).values()
+    return {value.__name__ for value in values if isinstance(value, ModuleType)}
+
+
+def with_arrays(function: Callable[..., Any], arguments: Iterable[Any], keywords: Inputs) -> Any:
+    """Call a function with arrays of CuPy in the memory of the tensors, on torch's stream; what it
+    makes has memory of torch, of which a CUDA graph has its own.
+    """
+    import cupy
+
+    def array(value: Any) -> Any:
+        return cupy.asarray(value.detach()) if _is_tensor(value) else value
+
+    def tensor(value: Any) -> Any:
+        is_array = isinstance(value, cupy.ndarray)
+        return torch.as_tensor(value, device="cuda") if is_array else value
+
+    memory: Any = torch.cuda.memory
+    allocator = cupy.cuda.PythonFunctionAllocator(
+        memory.caching_allocator_alloc,
+        lambda address, _: memory.caching_allocator_delete(address),
+    )
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+    with stream, cupy.cuda.using_allocator(allocator.malloc):
+        named = {name: array(value) for name, value in keywords.items()}
+        out = function(*map(array, arguments), **named)
+    return torch.utils._pytree.tree_map(tensor, out)
 
 
 def call(
@@ -514,7 +568,15 @@ def call(
     wanted = function in _needs_gradients or any(getattr(v, "requires_grad", 0) for v in passed)
     try:
         with torch.set_grad_enabled(wanted):
-            out = function(*arguments, **keywords)
+            if function in _of_cupy:
+                out = with_arrays(function, arguments, keywords)
+            else:
+                out = function(*arguments, **keywords)
+    except (TypeError, AttributeError):
+        if "cupy" not in modules_of(function) or function in _of_cupy:
+            raise
+        _of_cupy.add(function)
+        return call(function, inputs, data=data, some=some)
     except RuntimeError as error:
         if "does not require grad" not in str(error) or function in _needs_gradients:
             raise
@@ -610,14 +672,20 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
+LARGE = 1 << 20  # elements of the inputs
+
+
 def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:
     """A reference in double precision: its inputs are doubles, and where it says float32, so are
-    its own. ``changed`` are inputs that belong to the result if it changes them. Raises whatever it
-    raises that takes no doubles.
+    its own. ``changed`` are inputs that belong to the result if it changes them. Large inputs that
+    it moves to the CPU stay on the GPU, where it does without: not with numpy, nor with random
+    numbers, of which the CPU draws others. Raises whatever it raises that takes no doubles.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Widened(TorchDispatchMode):
+        stays = True
+
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             """Else torch imports its compiler, seconds in every process."""
@@ -629,13 +697,23 @@ def exact(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[s
             options = dict(kwargs or {})
             if options.get("dtype") is torch.float32:
                 options["dtype"] = torch.float64
+            if self.stays and torch.Tag.nondeterministic_seeded in func.tags:
+                raise NotImplementedError
+            if self.stays and "_to_copy" in str(func) and str(options.get("device")) == "cpu":
+                options["device"] = args[0].device
             return func(*args, **options)
 
     def widened(inputs: Inputs) -> Any:
         with Widened():  # type: ignore[no-untyped-call]
             return function(inputs)
 
-    return plain(widened, {name: _double(value) for name, value in inputs.items()}, changed)
+    doubles = {name: _double(value) for name, value in inputs.items()}
+    sizes = [v.numel() for v in doubles.values() if _is_tensor(v) and v.device.type != "cpu"]
+    if sum(sizes) >= LARGE:
+        with suppress(Exception):
+            return plain(widened, doubles, changed)
+    Widened.stays = False
+    return plain(widened, doubles, changed)
 
 
 def plain(function: Callable[[Inputs], Any], inputs: Inputs, changed: Sequence[str] = ()) -> Any:

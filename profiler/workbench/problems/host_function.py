@@ -14,6 +14,7 @@ from workbench import bounds
 from workbench.cuda.programs import Item, items
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
+from workbench.problems.challenge import FILE, USUAL, challenge_of
 from workbench.problems.problem import (
     DEFAULT_SHAPE,
     Format,
@@ -23,25 +24,8 @@ from workbench.problems.problem import (
     calling,
 )
 from workbench.problems.python_function import made_text
-from workbench.problems.user_files import (
-    Versus,
-    classes,
-    gathered,
-    literal,
-    parsed,
-    read_input,
-    together,
-    with_references,
-)
+from workbench.problems.user_files import gathered, literal, read_input, with_references
 from workbench.study.files import readable_text, require_readable
-
-USUAL = ("solve", "solution")  # of LeetGPU and of Tensara
-CHALLENGE, BASE = "challenge.py", "core/challenge_base.py"
-STAND_IN = b"""class ChallengeBase:
-    def __init__(self, *arguments, device="cuda", **keywords):
-        self.device = device
-        vars(self).update(keywords)
-"""
 
 
 def host_functions(text: str) -> dict[str, str]:
@@ -76,7 +60,6 @@ def read_host_function(request: Request) -> Problem:
             )
     names = [one.name for one in wanted]
     by_name = {made.name: made for made in map(read_input, request.inputs)}
-    challenge = path.with_name(CHALLENGE)
     # A function whose every tensor may be written changes them in place.
     reads = any(one.is_read_only for one in wanted if one.is_pointer)
     outputs = [one.name for one in wanted if reads and one.is_pointer and not one.is_read_only]
@@ -85,28 +68,20 @@ def read_host_function(request: Request) -> Problem:
     files[binding] = _binding(source, function, wanted).encode()
     loads = f'_given = given.File(__file__, "{binding}")'
     call = f"given.call(_given.{function}, inputs)"
-    theirs, setup = list[Versus](), ""
-    if challenge.is_file() and not by_name:
-        task = _class_of(challenge)
-        files |= together(challenge)
-        files.setdefault("core/__init__.py", b"")
-        base = next((p / BASE for p in challenge.parents if (p / BASE).is_file()), None)
-        files[BASE] = base.read_bytes() if base else STAND_IN
-        file = f'given.File(__file__, "{CHALLENGE}")'
-        setup = f'_challenge = given.Challenge({file}, "{task}")'
-        made = f"_challenge.inputs({literal(names)}, {literal(outputs)}, generator)"
-        theirs = [Versus(f"{CHALLENGE}:{task}", setup, "_challenge(inputs)")]
+    challenge = None if by_name else challenge_of(path, names, outputs)
+    if challenge is not None:
+        made, theirs = challenge.made, [challenge.reference]
     else:
         if missing := [name for name in names if name not in by_name]:
             raise UsageError(
-                f"{path.name} has no {CHALLENGE} beside it, and no --input gives "
+                f"{path.name} has no {FILE} beside it, and no --input gives "
                 f"{', '.join(missing)} of {function}()",
                 hint=as_options(function, wanted, ""),
             )
         if extra := [name for name in by_name if name not in names]:
             raise unknown(f"parameter of {function}()", extra[0], names)
         made = made_text([by_name[name] for name in names])
-        made = f"given.uncalled({made}, {literal(outputs)}, generator)"
+        made, theirs = f"given.uncalled({made}, {literal(outputs)}, generator)", []
     if not theirs and not request.versus:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {function} should compute",
@@ -119,21 +94,12 @@ def read_host_function(request: Request) -> Problem:
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
-        loads=setup,
+        loads=challenge.reference.loads if challenge else "",
         made=made,
         expression="",
         baseline=calling(f"{path.name}:{function}", loads, call),
     )
     return with_references(problem, request, theirs)
-
-
-def _class_of(challenge: Path) -> str:
-    """Raises UsageError for a file without a class that gives tests."""
-    for name, node in classes(parsed(challenge)).items():
-        if any(getattr(one, "name", "") == "reference_impl" for one in node.body):
-            return name
-    hint = "give the inputs with --input and the reference with --vs"
-    raise UsageError(f"{challenge} has no class with reference_impl()", hint=hint)
 
 
 def _binding(source: str, function: str, wanted: Sequence[CParameter]) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.problems.challenge import USUAL, challenge_of
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.user_files import (
     Made,
@@ -105,14 +107,19 @@ def require_imports(path: Path, then: str) -> None:
 def _read(request: Request) -> Problem:
     path = request.source
     tree = parsed(path)
-    function = pick(path, tree, request.function)
-    node, constructor = functions(tree).get(function), None
     made = [read_input(text) for text in request.inputs]
+    has_inputs = INPUTS in functions(tree)
+    function, challenge = request.function, None
+    if not (made or has_inputs or function):
+        function = next((name for name in USUAL if name in functions(tree)), "")
+    function = pick(path, tree, function)
+    node, constructor = functions(tree).get(function), None
     in_class = classes(tree).get(function.partition(".")[0])
     if in_class is not None:
         node, constructor = called_of(in_class)
     names = parameters(node) if node else []
-    has_inputs = INPUTS in functions(tree)
+    if function in USUAL and not (made or has_inputs):
+        challenge = challenge_of(path, names)
     defaults = own_parameters(path, functions(tree)[INPUTS]) if has_inputs else {}
     taken = [item for item in made if item.name not in defaults]
     settings: dict[str, Parameter | None] = {}
@@ -126,7 +133,8 @@ def _read(request: Request) -> Problem:
                 hint=" ".join(f"--input {name}=64" for name in missing),
             )
     taken.sort(key=lambda item: names.index(item.name) if item.name in names else len(names))
-    require_inputs(path, function, node, [item.name for item in taken], defaults, has_inputs)
+    if challenge is None:
+        require_inputs(path, function, node, [item.name for item in taken], defaults, has_inputs)
     inside, files = gathered(path)
     shape = defaults | {item.name: item.parameter for item in made if not item.is_none}
     arguments = f", {literal(request.arguments)}" if request.arguments else ""
@@ -154,11 +162,20 @@ def _read(request: Request) -> Problem:
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
         loads=load,
-        made=f"{drawn} | {made_text(taken)}" if taken else drawn,
+        made=challenge.made if challenge else f"{drawn} | {made_text(taken)}" if taken else drawn,
         expression=call,
         baseline=calling(f"{path.name}:{function}", load, call),
         itself=True,
     )
+    if challenge is not None:
+        theirs, has_own = challenge.reference, True
+        problem = replace(
+            problem,
+            loads=f"{load}\n{theirs.loads}",
+            expression=theirs.expression,
+            against=theirs.called,
+            itself=False,
+        )
     return with_references(problem, request, [theirs] if has_own else [], compiled)
 
 

@@ -56,7 +56,7 @@ def brief(done: Attempt) -> dict[str, object]:
     judged_step = in_short.step(judged, row) if judged and row else {}
     gates, times = judged_step.get("failed"), done.times_reference_error
     largest = done.trial.errors.get(done.problem.baseline.name, (None,))[0]
-    wrong = {"why": done.wrong, "max_error": largest, "allowed": done.facts.absolute}
+    wrong = {"why": done.wrong, "max_error": largest, "allowed": done.allowed.absolute}
     error = None if times is None else {"times_reference": times}
     return {
         **judged_step,

@@ -59,6 +59,7 @@ FOLDERS = {
     "TILELANG_CACHE_DIR": "tilelang",
     "CUDA_TILE_CACHE_DIR": "cutile",
     "HELION_CACHE_DIR": "helion",
+    "TVM_FFI_CACHE_DIR": "tvm_ffi",
 }
 SETTINGS = {
     "TRITON_DISABLE_LINE_INFO": "0",

@@ -12,6 +12,7 @@ from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageErro
 from workbench.run import machine
 from workbench.run.compilation import scratch_folder, worker_stopped
 from workbench.run.measurement import Plan, variants_job
+from workbench.run.memory_faults import located
 from workbench.run.process import E, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Broken,
@@ -38,6 +39,7 @@ def try_once(study: Study, job: TrialJob, builds: Path | None = None) -> Learned
     require_torch()
     with scratch_folder(study, builds) as scratch:
         outcome = run_worker(scratch, job, bounds.TRIAL_SECONDS, lambda event: None)
+        outcome = located(scratch, job, outcome)
     if outcome.silent_for and not outcome.of(Learned):
         raise GateFailed(
             f"nothing came back for {bounds.TRIAL_SECONDS:g} s ({outcome.line or job.called})",

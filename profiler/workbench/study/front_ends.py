@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from workbench.errors import UsageError
 from workbench.study.files import readable_text
 
 
@@ -167,19 +168,24 @@ def has_own_streams(paths: Iterable[Path]) -> bool:
     return bool(OWN_STREAMS & set(front_ends_of(paths)))
 
 
-def without_configuration(text: str) -> int:
-    """The line of a kernel of Helion that has no fixed configuration; 0 for none."""
+def require_configuration(name: str, text: str) -> None:
+    """Raises UsageError for a file with a kernel of Helion that has no fixed configuration."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return 0
+        return
     for node in ast.walk(tree):
         for made in getattr(node, "decorator_list", ()):
-            named = made.func if isinstance(made, ast.Call) else made
-            keywords = {k.arg for k in made.keywords} if isinstance(made, ast.Call) else set()
-            if ast.unparse(named) == "helion.kernel" and not keywords & {"config", "configs", None}:
-                return int(made.lineno)
-    return 0
+            called = made.func if isinstance(made, ast.Call) else made
+            words = made.keywords if isinstance(made, ast.Call) else []
+            sets = {word.arg for word in words} & {"config", "configs", None}
+            sets |= {word.arg for word in words if ast.unparse(word.value) == "'none'"}  # effort
+            if ast.unparse(called) == "helion.kernel" and not sets:
+                raise UsageError(
+                    f"{name}:{made.lineno}: helion.kernel is given no configuration, and would "
+                    "search for one for minutes in every process",
+                    hint="helion.kernel(config=helion.Config(...)), with what its autotuner chose",
+                )
 
 
 def tuned_in_place(text: str) -> str:

@@ -23,7 +23,10 @@ from workbench.words import Parameter
 # captured. Evidence of an older harness is then stale, as that of older sources is.
 HARNESS = 2
 # Variables that nvcc and torch's extensions take options from, and calls in Python that use nvcc.
-COMPILING = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "TORCH_CUDA_ARCH_LIST")
+COMPILING = (
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
+    *("TORCH_CUDA_ARCH_LIST", "TVM_FFI_CUDA_ARCH_LIST"),
+)
 _NVCC = re.compile(rb"cpp_extension|given\.Extension|compiler\s*=\s*[\"'](?:program|nvcc)")
 CODE = (".py", ".cu", ".cuh", ".h", ".hpp")  # shown as text, and searched for further names
 # From every quotation mark on: one that ends a string may stand before one that begins another.

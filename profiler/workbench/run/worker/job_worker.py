@@ -21,7 +21,7 @@ from msgspec import structs
 from workbench import cuda
 from workbench.children import adopt, end_strays
 from workbench.cuda.includes import source_text
-from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
+from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
     Built,
@@ -47,7 +47,7 @@ from workbench.run.worker.startup import (
 from workbench.study.front_ends import (
     has_own_streams,
     is_compiling,
-    without_configuration,
+    require_configuration,
 )
 from workbench.study.model import base_name
 from workbench.words import CheckResult, Phase
@@ -148,12 +148,7 @@ class JobWorker:
     def build(self, name: str) -> None:
         file = self.loader.folder / f"{base_name(name)}.py"
         text = source_text(file, file.name)  # where it is not UTF-8, says so with the byte
-        if line := without_configuration(text):
-            raise UsageError(
-                f"{file.name}:{line}: helion.kernel is given no configuration, and would search "
-                "for one for minutes in every process",
-                hint="helion.kernel(config=helion.Config(...)), with what its autotuner found",
-            )
+        require_configuration(file.name, text)
         self.loader.load(name)
         if Phase.BUILD in self.job.phases:
             self.compile(name, self.loader.declared)

@@ -3,40 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
 from workbench.errors import UsageError
 from workbench.problems.problem import STUDY_FILE, Module, Problem
 from workbench.problems.user_files import literal
+from workbench.run.protocol import Learned
 from workbench.study.files import CONFIG_FILE, require_inside, write_bytes
+from workbench.study.values import Tolerance
 
 WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
 
 
-@dataclass(frozen=True)
-class TrialFacts:
-    """Facts that one trial run of a problem found, and its files do not say.
-
-    ``destinations`` are inputs that are only written into, ``in_place`` those that are changed;
-    ``exact``: the reference takes doubles. ``bytes`` are by shape, each as it prints. ``absolute``
-    and ``relative`` are the errors allowed. ``structured``: see ``Learned``.
-    """
-
-    destinations: tuple[str, ...] = ()
-    in_place: tuple[str, ...] = ()
-    exact: bool = True
-    structured: bool = False
-    dtype: str = "float32"
-    bytes: Mapping[str, float] = field(default_factory=dict)
-    absolute: float = 1e-3
-    relative: float = 1e-3
+# Of a problem that was not called yet.
+UNCALLED = Learned(inputs={}, outputs=(), dtype="float32")
+ANY = Tolerance(absolute=1e-3, relative=1e-3)
 
 
-def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
-    """Files whose content is the same stay as they are.
+def write(
+    problem: Problem, root: Path, trial: Learned = UNCALLED, tolerance: Tolerance = ANY
+) -> None:
+    """Write what a ``trial`` showed with it. Files whose content is the same stay as they are.
 
     Raises UsageError for a file whose name no string in a module can carry.
     """
@@ -57,9 +47,9 @@ def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
         raise UsageError(what, hint="call the file otherwise")
     texts = {
         root / CONFIG_FILE: "",
-        folder / STUDY_FILE: study_text(problem, facts),
+        folder / STUDY_FILE: study_text(problem, trial, tolerance),
         ladder: ladder_text(problem),
-        **{folder / f"{m.name}.py": module_text(problem, m, facts) for m in modules},
+        **{folder / f"{m.name}.py": module_text(problem, m, trial.in_place) for m in modules},
     }
     wanted |= {path: text.encode() for path, text in texts.items()}
     for path, data in wanted.items():
@@ -68,7 +58,7 @@ def write(problem: Problem, root: Path, facts: TrialFacts) -> None:
             write_bytes(path, data)
 
 
-def module_text(problem: Problem, module: Module, facts: TrialFacts) -> str:
+def module_text(problem: Problem, module: Module, in_place: Sequence[str]) -> str:
     """A variant; its files in strings are what its fingerprint covers.
 
     A reference of what works in place has its result copied there.
@@ -76,9 +66,9 @@ def module_text(problem: Problem, module: Module, facts: TrialFacts) -> str:
     header = f'"""{_plain(module.called)}."""\n\n'
     if "given." not in module.text:
         return header + module.text
-    if facts.in_place and module is not problem.baseline:
+    if in_place and module is not problem.baseline:
         before, _, result = module.text.rpartition("    return ")
-        put = f"    return given.put(inputs, {literal(facts.in_place)}, {result.strip()})\n"
+        put = f"    return given.put(inputs, {literal(in_place)}, {result.strip()})\n"
         module = replace(module, text=before + put)
     return (
         f"{header}from workbench.problems import given\n\n"
@@ -90,7 +80,7 @@ def _plain(text: str) -> str:
     return " ".join(text.replace('"""', "'''").replace("\\", "/").split())
 
 
-def study_text(problem: Problem, facts: TrialFacts) -> str:
+def study_text(problem: Problem, trial: Learned, tolerance: Tolerance) -> str:
     shapes = "".join(
         f"    {literal(name)}: Shape({_shape(shape.parameters, shape.timed, name, problem)}),\n"
         for name, shape in problem.shapes.items()
@@ -114,16 +104,16 @@ from workbench import Shape, Tolerance, Work
 from workbench.problems import given
 
 FILES = {literal(tuple(problem.files))}
-DESTINATIONS = {literal(facts.destinations)}  # what is only written into, and made anew
-EXACT = {facts.exact}  # whether the reference is computed in float64
-BYTES = {literal(dict(facts.bytes))}  # of inputs and outputs, by shape
+DESTINATIONS = {literal(trial.destinations)}  # what is only written into, and made anew
+EXACT = {trial.exact}  # whether the reference is computed in float64
+BYTES = {literal(dict(trial.bytes))}  # of inputs and outputs, by shape
 
 shapes = {{
 {shapes}}}
 default_shape = {literal(problem.default_shape)}
-tolerance = Tolerance(absolute={facts.absolute:.6g}, relative={facts.relative:.6g})
-in_place = {literal(facts.in_place)}
-structured = {facts.structured}  # inputs are scaled as a whole
+tolerance = Tolerance(absolute={tolerance.absolute:.6g}, relative={tolerance.relative:.6g})
+in_place = {literal(trial.in_place)}
+structured = {trial.structured}  # inputs are scaled as a whole
 
 {problem.loads}
 
@@ -146,7 +136,7 @@ def reference(**inputs):
 
 
 def work(shape):
-    return Work(flops=0, bytes=BYTES.get(repr(shape), 0), dtype={literal(facts.dtype)})
+    return Work(flops=0, bytes=BYTES.get(repr(shape), 0), dtype={literal(trial.dtype)})
 {accepts}'''
 
 

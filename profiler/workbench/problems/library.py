@@ -1,0 +1,69 @@
+"""A compiled library with functions of TVM FFI: ``built.so:FUNCTION``, with inputs and ``--vs``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from workbench import bounds
+from workbench.errors import UsageError, unknown
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
+from workbench.problems.python_function import made_text
+from workbench.problems.user_files import read_input, with_references
+from workbench.study.files import require_readable
+
+EXPORTED = re.compile(rb"\0__tvm_ffi_(?!_)(\w+)(?=\0)")
+
+
+def functions_of(path: Path) -> list[str]:
+    """The functions that a library exports, without loading it."""
+    if not re.search(r"\.so(\.\d+)*$", path.name):
+        return []
+    require_readable(path, bounds.BESIDE)
+    return sorted({name.decode() for name in EXPORTED.findall(path.read_bytes())})
+
+
+def read_library(request: Request) -> Problem:
+    """Raises UsageError where the function, its inputs or a reference is not named."""
+    path, names = request.source, functions_of(request.source)
+    function = request.function or names[0]
+    if function not in names:
+        raise unknown(f"function of {path.name}", function, names)
+    if len(names) > 1 and not request.function:
+        raise UsageError(
+            f"{path.name} has several functions: {', '.join(names)}",
+            hint=f"name one: {path.name}:{names[0]}",
+        )
+    made = [read_input(text) for text in request.inputs]
+    if not made or not request.versus:
+        raise UsageError(
+            f"{path.name} needs --input for what {function} takes, in order, its outputs among "
+            "them, and --vs",
+            hint="--input 'x=randn(4096)' --input 'out=zeros(4096)' --vs FILE.py:FUNCTION, of x",
+        )
+    problem = Problem(
+        what=f"{path.name}, {FORMAT.label}: its function {function}",
+        name=function,
+        title=f"{function} of {path.name}",
+        files={path.name: path.read_bytes()},
+        shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in made})},
+        loads="",
+        made=made_text(made),
+        expression="",
+        baseline=calling(
+            f"{path.name}:{function}",
+            f'_given = given.Library(__file__, "{path.name}")',
+            f"given.call(_given.{function}, inputs)",
+        ),
+    )
+    return with_references(problem, request)
+
+
+FORMAT = Format(
+    label="a library of TVM FFI",
+    files=".so",
+    priority=10,
+    is_of=lambda request: bool(functions_of(request.source)),
+    read=read_library,
+    options=frozenset({"inputs"}),
+)
