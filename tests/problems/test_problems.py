@@ -938,7 +938,8 @@ def test_a_file_that_loads_an_extension_has_the_lines_that_call_it(
     path = file(tmp_path, ("def main():\n" if indent else "") + text)
     error = complaint(lambda: problem(path))
     assert "line " in error.message
-    assert "return mod.FUNCTION(x)" in error.hint
+    said = "return mod.FUNCTION(x)" if indent else "name its function: mine.py:mod.FUNCTION"
+    assert said in error.hint
     assert error.hint.endswith("outside of main()") == bool(indent)
 
 

@@ -67,6 +67,19 @@ def test_a_function_of_a_tvm_ffi_library_is_called_in_order(
     assert "name one: built.so:half" in complaint(lambda: problem(library)).hint
 
 
+def test_a_module_that_a_file_loads_has_functions(
+    tmp_path: Path, tried: Tried, monkeypatch: Patch
+) -> None:
+    loads = SimpleNamespace(load_inline=lambda **_: SimpleNamespace(twice=twice))
+    module(monkeypatch, "tvm_ffi", cpp=loads)
+    text = "from tvm_ffi import cpp\n\nmod = cpp.load_inline(name='x', functions='twice')\n"
+    asked: dict[str, Any] = {
+        "inputs": ("x=randn(64)", "out=zeros(64)"),
+        "versus": "torch.mul(x, 2)",
+    }
+    assert tried(problem(f"{file(tmp_path, text)}:mod.twice", **asked)).destinations == ("out",)
+
+
 def test_another_library_is_no_library_of_tvm_ffi(tmp_path: Path) -> None:
     library = tmp_path / "other.so.1"
     library.write_bytes(b"\x7fELF" + bytes(60))

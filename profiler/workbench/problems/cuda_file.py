@@ -11,13 +11,7 @@ from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import Entry, entries, launches
 from workbench.errors import UsageError, unknown
-from workbench.problems.c_signature import (
-    ELEMENTS,
-    NUMBERS,
-    as_options,
-    parameters_of,
-    require_fit,
-)
+from workbench.problems.c_signature import ELEMENTS, NUMBERS, as_options, parameters_of, require_fit
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (

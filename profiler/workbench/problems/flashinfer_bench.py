@@ -24,13 +24,7 @@ from workbench.problems.problem import (
     largest,
     require,
 )
-from workbench.problems.user_files import (
-    DTYPES,
-    Versus,
-    literal,
-    study_name,
-    with_references,
-)
+from workbench.problems.user_files import DTYPES, Versus, literal, study_name, with_references
 from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
 

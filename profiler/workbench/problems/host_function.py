@@ -15,14 +15,7 @@ from workbench.cuda.programs import Item, items
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
 from workbench.problems.challenge import FILE, USUAL, challenge_of
-from workbench.problems.problem import (
-    DEFAULT_SHAPE,
-    Format,
-    GivenShape,
-    Problem,
-    Request,
-    calling,
-)
+from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import gathered, literal, read_input, with_references
 from workbench.study.files import readable_text, require_readable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -211,20 +211,27 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
             f"{path.name} has no function that launches its kernels",
             hint=launched(path, kernels[-1]),
         )
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            made, target = ast.unparse(node.value.func), ast.unparse(node.targets[0])
-            if made.rpartition(".")[2] in LOADING:
-                hint = wrapped(path, f"{target}.FUNCTION")
-                where = "" if node in tree.body else f", with {target} made outside of main()"
-                raise UsageError(
-                    f"{path.name} defines no function to try; line {node.lineno} loads {target}",
-                    hint=f"{hint}{where}",
-                )
+    for node in loaded(ast.walk(tree)):
+        target = ast.unparse(node.targets[0])
+        hint = f"name its function: {path.name}:{target}.FUNCTION"
+        if node not in tree.body:
+            hint = f"{wrapped(path, f'{target}.FUNCTION')}, with {target} made outside of main()"
+        raise UsageError(
+            f"{path.name} defines no function to try; line {node.lineno} loads {target}", hint=hint
+        )
     raise UsageError(
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
     )
+
+
+def loaded(nodes: Iterable[ast.AST]) -> Iterator[ast.Assign]:
+    """The assignments of a module of functions that torch or TVM FFI loads."""
+    for node in nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if ast.unparse(node.value.func).rpartition(".")[2] in LOADING:
+            yield node
 
 
 def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) -> str:
@@ -237,6 +244,8 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
             hint=other or launched(path, kernel),
         )
     name, _, attribute = wanted.partition(".")
+    if attribute and name in (ast.unparse(node.targets[0]) for node in loaded(tree.body)):
+        return wanted
     if name in classes(tree) and attribute in ("", "apply", "forward"):
         kinds = " ".join(map(ast.unparse, classes(tree)[name].bases))
         if "Function" in kinds:

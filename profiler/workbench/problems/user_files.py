@@ -17,13 +17,7 @@ from pathlib import Path
 from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.problems.problem import STUDY_FILE, Problem, Request, calling, require, split
-from workbench.study.files import (
-    no_file,
-    read_text,
-    readable_text,
-    require_readable,
-    stands,
-)
+from workbench.study.files import no_file, read_text, readable_text, require_readable, stands
 from workbench.study.front_ends import how_to_install
 from workbench.study.workspace import folder_name
 from workbench.words import Parameter
