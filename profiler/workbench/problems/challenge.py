@@ -19,7 +19,7 @@ STAND_IN = b"""class ChallengeBase:
 
 
 @dataclass(frozen=True)
-class Challenge:
+class ChallengeBeside:
     """``made`` is the expression of its inputs, ``reference`` what gives its result."""
 
     made: str
@@ -28,7 +28,7 @@ class Challenge:
 
 def challenge_of(
     solution: Path, names: Sequence[str], outputs: Sequence[str] = ()
-) -> Challenge | None:
+) -> ChallengeBeside | None:
     """The challenge of a function with these parameters, of which ``outputs`` are written; None
     where there is none beside it. Raises UsageError for a file without a class that gives tests.
     """
@@ -43,7 +43,7 @@ def challenge_of(
         raise UsageError(f"{path} has no class with reference_impl()", hint=hint)
     base = next((p / BASE for p in path.parents if (p / BASE).is_file()), None)
     files = {BASE: base.read_bytes() if base else STAND_IN, "core/__init__.py": b""}
-    return Challenge(
+    return ChallengeBeside(
         f"_challenge.inputs({literal(names)}, {literal(outputs)}, generator)",
         Versus(
             f"{FILE}:{task}",
