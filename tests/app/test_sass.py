@@ -49,9 +49,9 @@ def test_two_builds_of_one_source_are_the_same(cubin: Callable[..., Path]) -> No
     shifted = f"// another line\n\n{SOURCE}"
     (kernel,) = code_of_binaries(cubin("one"), cubin("other", shifted)).kernels
     assert kernel.kernel == "scale"
-    assert kernel.diff.is_same
-    assert kernel.diff.sentence().startswith("the same machine code, ")
-    assert kernel.diff.numbers[0]["EXIT"] >= 1
+    assert kernel.is_same
+    assert kernel.sentence().startswith("the same machine code, ")
+    assert kernel.numbers[0]["EXIT"] >= 1
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_a_change_of_the_source_is_found_in_its_machine_code(
 ) -> None:
     edited = SOURCE.replace(words, instead)
     (kernel,) = code_of_binaries(cubin("one"), cubin("other", edited)).kernels
-    differing = {row.change for row in kernel.diff.rows} - {CodeChange.SAME, CodeChange.REGISTER}
+    differing = {row.change for row in kernel.rows} - {CodeChange.SAME, CodeChange.REGISTER}
     assert differing == changes if changes else CodeChange.ADDED in differing
-    before, after = kernel.diff.numbers
+    before, after = kernel.numbers
     assert {kind for kind in kinds if after.get(kind, 0) > before.get(kind, 0)} == kinds
 
 
@@ -117,7 +117,7 @@ def test_variants_by_their_captures(capsys: Capsys) -> None:
     assert counted
     changed = kernel["changed"]
     assert {row["change"] for row in changed} <= set(CodeChange) - {CodeChange.SAME}
-    assert any(row["after"] and row["after"]["line"] for row in changed)
+    assert any(row["after"] and row["after"]["place"][1] for row in changed)
     assert main(["diff", "baseline", "tiled", "--sass", *where]) == 0
     assert "stall µs before" in capsys.readouterr().out
 

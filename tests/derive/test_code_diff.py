@@ -75,7 +75,7 @@ def test_a_planted_change_is_called_what_it_is(
     diff = machine_code_diff(listing(CODE), listing(after))
     assert changed(diff) == expected
     assert diff.is_same == (not expected)
-    assert bool(diff.hunks) == (bool(expected) and "register" not in expected)
+    assert any(True for _ in diff.hunks) == (bool(expected) and "register" not in expected)
     assert [row.before.sass for row in diff.rows if row.before] == list(CODE)
     assert [row.after.sass for row in diff.rows if row.after] == list(after)
 
@@ -99,7 +99,7 @@ def test_kinds_are_counted_and_one_in_place_of_another_is_said() -> None:
     after = ("@P0 HGMMA.64x64x16.F32 R24, gdesc[UR16], R24",) * 64 + ("IMAD R1, R2, R3, R4",) * 2
     diff = machine_code_diff(listing(before), listing(after))
     assert summary(*diff.numbers) == "64 HGMMA in place of 512 HMMA; 168 fewer IMAD"
-    assert [(kind.kind, kind.difference) for kind in diff.kinds] == [
+    assert [(kind.kind, kind.after - kind.before) for kind in diff.kinds] == [
         ("HMMA", -512), ("HGMMA", 64), ("IMAD", -168),
     ]  # fmt: skip
     assert kind_of("@!UPT UIADD3 UR4, UR4, 0x1, URZ") == "UIADD3"

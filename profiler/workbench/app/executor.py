@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -91,37 +92,70 @@ def perform(
 
 
 def perform_in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
-    """Perform a task of each of two toolchains; their sessions alternate on the GPU."""
+    """Perform a task of each of two toolchains, in threads; their sessions alternate on the GPU:
+    A B B A A B B A. Both have an even number, and as many again where a verdict is open.
+    """
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
     from msgspec import structs
 
     from workbench.judge.open_verdicts import open_pairs
-    from workbench.run.toolchains import WORKERS_OF, even, in_turns
+    from workbench.run.toolchains import WORKERS_OF, even
 
     config = tasks[0].config
     sessions, limit = even(config.timing.sessions), 2 * config.timing.seconds
     timing = structs.replace(
-        config.timing,
-        sessions=1,
-        max_sessions=2 * sessions,
-        seconds=limit,
-        references_alone=False,
+        config.timing, sessions=1, max_sessions=2 * sessions, seconds=limit, references_alone=False
     )
+    free = threading.Semaphore(1), threading.Semaphore(0)
+    timings: dict[int, Timing] = {}
+    stopped, wanted = threading.Event(), sessions
 
-    def is_open(old: Timing, new: Timing) -> bool:
-        pairs = [(name, name) for name in old.chained & new.chained]
-        return bool(open_pairs(old, pairs, config.gate, new, sessions))
+    def heard(event: Any) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt  # the other has failed
+        hear(event)
 
-    def performed(task: Task, after: Hear, look: Callable[[], None]) -> MeasuredPlan:
-        def heard(event: Any) -> None:
-            look()
-            hear(event)
+    def wait(place: int) -> None:
+        free[place].acquire()
+        if stopped.is_set():
+            raise KeyboardInterrupt
 
+    def after(place: int, timing: Timing) -> Sequence[str]:
+        """Wait while it is the other's turn, and return the variants of the next session."""
+        nonlocal wanted
+        timings[place], done = timing, len(timing.together)
+        if place == 0 and done == wanted == sessions and len(timings) == 2:
+            pairs = [(name, name) for name in timings[0].chained & timings[1].chained]
+            is_open = open_pairs(timings[0], pairs, config.gate, timings[1], sessions)
+            wanted *= 1 + bool(is_open)
+        if done % 2 != place:
+            free[1 - place].release()
+            wait(place)
+        return sorted(timing.fingerprints) if done < wanted else ()
+
+    def performed(place: int, task: Task) -> MeasuredPlan:
         WORKERS_OF.set(task.toolchain)
-        builds = task.toolchain.builds if task.toolchain else None
-        task = replace(task, config=structs.replace(task.config, timing=timing))
-        return perform(task, heard, builds, after)
+        try:
+            wait(place)
+            task = replace(task, config=structs.replace(task.config, timing=timing))
+            builds = task.toolchain.builds if task.toolchain else None
+            return perform(task, heard, builds, partial(after, place))
+        except BaseException:
+            stopped.set()
+            raise
+        finally:
+            free[1 - place].release(2 * sessions)  # more turns than are left
 
-    plans = in_turns([partial(performed, task) for task in tasks], sessions, is_open)
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        futures = [pool.submit(performed, *each) for each in enumerate(tasks)]
+        try:
+            for future in as_completed(futures):
+                future.result()  # the first error, and not how it stopped the other
+        except BaseException:
+            stopped.set()
+            raise
+    plans = [future.result() for future in futures]
     if any(plan.interrupted for plan in plans):
         raise Interrupted
     return plans

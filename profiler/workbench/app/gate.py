@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from workbench.app.executor import Executor
-from workbench.app.kernel_code import KernelCode, code_of_builds
+from workbench.app.kernel_code import code_of_builds
 from workbench.app.measure import collectable
 from workbench.app.sides import (
     Measuring,
@@ -32,11 +32,11 @@ from workbench.judge.commits import (
     judge_change,
     with_controls,
 )
-from workbench.judge.findings import Finding, finding
+from workbench.judge.findings import finding
 from workbench.run import machine
 from workbench.run.protocol import Built
 from workbench.run.repository import Commit, Repository, repository_of
-from workbench.run.toolchains import named_pythons, toolchain_of
+from workbench.run.toolchains import Toolchain, named_pythons, toolchain_of
 from workbench.study.files import resolved
 from workbench.study.front_ends import LIBRARY, front_ends_of
 from workbench.study.sources import plain_digest, source_files
@@ -88,13 +88,15 @@ class Paired:
 
 
 def paired(
-    repository: Repository,
+    repository: Repository | None,
     commits: Sequence[Commit],
     workspaces: Sequence[Workspace],
     asked: GateRequest,
+    toolchains: Sequence[Toolchain | None] = (None, None),
 ) -> list[Paired]:
-    """All studies of both commits, those of the newer first, or the one that is asked for. Raises
-    UsageError where that, or any study, is at neither.
+    """All studies of both commits, those of the newer first, or the one that is asked for.
+    ``toolchains`` are of environments that stand for commits. Raises UsageError where that, or any
+    study, is at neither.
     """
     wanted = asked.study
     older, newer = by_commit = [workspace.studies() for workspace in workspaces]
@@ -112,9 +114,9 @@ def paired(
             return None
         commit, workspace = commits[place], workspaces[place]
         try:
-            return side_of(commit, workspace, name, asked.variant)
+            return side_of(commit, workspace, name, asked.variant, toolchains[place])
         except WorkbenchError as error:
-            if asked.variant:
+            if asked.variant or repository is None:
                 raise
             return repository.worded(error.message, workspace.root, commit)
 
@@ -208,18 +210,15 @@ def with_machine_code(
             except (EnvironmentLacks, UsageError) as error:  # no nvdisasm, or no room for binaries
                 executor.note(f"{error.message}; {error.hint}")
                 return changes
-            change = replace(change, also=(*change.also, *map(_finding, result.kernels)))
+            texts = (f"{kernel.kernel}: {kernel.sentence()}" for kernel in result.kernels)
+            became = [finding("commit.machine_code", text, text=text) for text in texts]
+            change = replace(change, also=(*change.also, *became))
         told.append(change)
     return replace(changes, changes=tuple(told))
 
 
 def codes(built: Built) -> list[str]:
     return sorted(kernel.code for kernel in built.kernels)
-
-
-def _finding(kernel: KernelCode) -> Finding:
-    text = f"{kernel.kernel}: {kernel.diff.sentence()}"
-    return finding("commit.machine_code", text, text=text)
 
 
 @dataclass(frozen=True)
@@ -287,8 +286,13 @@ def gate(
     with ExitStack() as stack:
         scratch = stack.enter_context(temporary_folder())
         cubins = resolved(asked.cache or scratch / "cubins")
-        if environments:
-            sides, studies = in_environments(workspace, asked, environments, scratch, cubins)
+        toolchains = [
+            toolchain_of(name, python, scratch / f"links-{name}", cubins / name)
+            for name, python in named_pythons(environments).items()
+        ]
+        if toolchains:
+            sides = [Commit(each.name, each.name) for each in toolchains]
+            studies = paired(None, sides, [workspace, workspace], asked, toolchains)
         else:
             repository = repository_of(workspace)
             sides = [repository.commit(said) for said in commits]
@@ -307,25 +311,3 @@ def gate(
             changes = compare(executor, *each.sides, asked, scratch / each.name)
             compared.append(with_machine_code(executor, changes, each.sides, cubins))
     return Gated(sides[0], sides[1], tier, tuple(compared))
-
-
-def in_environments(
-    workspace: Workspace,
-    asked: GateRequest,
-    environments: Sequence[str],
-    scratch: Path,
-    cubins: Path,
-) -> tuple[list[Commit], list[Paired]]:
-    """The files as they are, in two environments that stand for commits."""
-    toolchains = [
-        toolchain_of(name, python, scratch / f"links-{name}", cubins / name)
-        for name, python in named_pythons(environments).items()
-    ]
-    commits = [Commit(each.name, each.name) for each in toolchains]
-
-    def sides(name: str) -> list[Side]:
-        both = zip(commits, toolchains, strict=True)
-        return [side_of(c, workspace, name, asked.variant, toolchain) for c, toolchain in both]
-
-    names = [asked.study] if asked.study else workspace.studies()
-    return commits, [Paired(name, *sides(name)) for name in names]

@@ -32,14 +32,6 @@ ARCH = "sm_90a"
 
 
 @dataclass(frozen=True)
-class KernelCode:
-    """The code of a kernel, or of all kernels of a variant, on both sides."""
-
-    kernel: str
-    diff: CodeDiff
-
-
-@dataclass(frozen=True)
 class MachineCodeResult:
     """``before`` and ``after`` are names; ``origin`` says where the code is from. ``only_before``
     and ``only_after`` are kernels that the other side has not.
@@ -48,7 +40,7 @@ class MachineCodeResult:
     before: str
     after: str
     origin: str
-    kernels: tuple[KernelCode, ...]
+    kernels: tuple[CodeDiff, ...]
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
 
@@ -57,10 +49,8 @@ def code_of_captures(target: Target, before: str, after: str) -> MachineCodeResu
     """Compare the code of the captures of two variants. Raises EnvironmentLacks or CannotTell where
     one is missing or stale, and UsageError where it has no instructions.
     """
-    listings = [instructions_of(current_capture(target, n)[2], n) for n in (before, after)]
-    code = KernelCode(f"{before} → {after}", machine_code_diff(*listings))
-    origin = f"captures at {target.shape} on {target.folder.gpu}"
-    return MachineCodeResult(before, after, origin, (code,))
+    sides = ({n: instructions_of(current_capture(target, n)[2], n)} for n in (before, after))
+    return _paired(before, after, f"captures at {target.shape} on {target.folder.gpu}", *sides)
 
 
 def compiled_code(
@@ -143,12 +133,7 @@ def _paired(
     pairs = {name: name for name in old if name in new}
     if len(old) == len(new) == 1:
         pairs = dict(zip(old, new, strict=True))
-    kernels = [
-        KernelCode(
-            " → ".join(dict.fromkeys(names)), machine_code_diff(old[names[0]], new[names[1]])
-        )
-        for names in pairs.items()
-    ]
+    kernels = [machine_code_diff(old[a], new[b], a, b) for a, b in pairs.items()]
     only = (
         tuple(n for n in old if n not in pairs),
         tuple(n for n in new if n not in pairs.values()),
@@ -164,10 +149,9 @@ def code_of_reports(before: Report, after: Report, matching: Matching) -> Machin
     def listing(report: Report, launch: Launch) -> Listing:
         return instructions_of(load_capture(report.path, (launch.index,)), launch.kernel)
 
-    kernels = []
-    for group in matching.groups:
-        old, new = group.typical.before, group.typical.after
-        diff = machine_code_diff(listing(before, old), listing(after, new))
-        name = " → ".join(dict.fromkeys((old.kernel, new.kernel)))
-        kernels.append(KernelCode(name, diff))
-    return MachineCodeResult(before.name, after.name, "reports", tuple(kernels))
+    launches = [(group.typical.before, group.typical.after) for group in matching.groups]
+    kernels = tuple(
+        machine_code_diff(listing(before, old), listing(after, new), old.kernel, new.kernel)
+        for old, new in launches
+    )
+    return MachineCodeResult(before.name, after.name, "reports", kernels)

@@ -291,8 +291,7 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
     require_program(command)
     iket.folder()
     if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
-        why = f"no NVIDIA GPU was found ({why_none()})"
-        raise EnvironmentLacks(why, hint="run this command where there is one")
+        raise machine.why_not_measuring()
     tell(f"tracing the warps of {shown(command)}")
     with temporary_folder() as folder:
         output = folder / iket.OUTPUT

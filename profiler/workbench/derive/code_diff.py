@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, chain, groupby, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.derive.figures import added, totals
@@ -38,7 +38,7 @@ MOST_CELLS = 40_000_000  # of the table of scores, at two bytes
 CONTEXT = 2  # unchanged instructions shown on both sides of a change
 _REGISTER = re.compile(r"(?<![\w.])(U?[RP]|SB|B)(?:\d+|[ZT])(?![\w])")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:0x[0-9a-f]+|\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN)(?!\w)")
-_TARGET = re.compile(r"0x[0-9a-f]+(?=\)?$)|`?\(\.L_\w+\)")
+_TARGET = re.compile(r"0x[0-9a-f]+(?=\)?$)")
 PADDING = "NOP"  # after the end of the code
 # What jumps, or names a place where warps meet again: CUDA Binary Utilities, instruction set.
 _JUMPS = ("BRA", "BSSY", "CALL", "JMP", "SSY", "PBK", "WARPSYNC")
@@ -103,7 +103,8 @@ SAID = {
 }
 
 
-class CodeRow(NamedTuple):
+@dataclass(frozen=True)
+class CodeRow:
     """An instruction of both codes, or of one. A moved one has two rows, each with one side."""
 
     before: InstructionCost | None
@@ -126,54 +127,63 @@ class KindCount:
     microseconds_after: float | None
 
     @property
-    def difference(self) -> int:
-        return self.after - self.before
-
-    @property
-    def is_new(self) -> bool:
-        """Whether one code has none of a kind that does its own work."""
-        return self.kind in MEANINGS and not (self.before and self.after)
+    def order(self) -> tuple[bool, int]:
+        """First kinds that do work of their own and that one code lacks, then by the difference."""
+        is_new = self.kind in MEANINGS and not (self.before and self.after)
+        return not is_new, -abs(self.after - self.before)
 
 
 @dataclass(frozen=True)
 class CodeDiff:
+    """The code of a ``kernel``, or of all kernels of a variant, on both sides."""
+
+    kernel: str
     rows: tuple[CodeRow, ...]
+
+    @property
+    def sides(self) -> tuple[list[InstructionCost], list[InstructionCost]]:
+        """What each code has of these rows."""
+        rows = self.rows
+        return [row.before for row in rows if row.before], [row.after for row in rows if row.after]
+
+    @property
+    def changed(self) -> CodeDiff:
+        return replace(self, rows=tuple(r for r in self.rows if r.change != CodeChange.SAME))
 
     @cached_property
     def counts(self) -> Mapping[CodeChange, int]:
         """A moved instruction counts once."""
         counts = Counter(row.change for row in self.rows)
         counts[CodeChange.MOVED] //= 2
-        return counts
+        return +counts
 
     @property
     def is_same(self) -> bool:
-        return all(row.change == CodeChange.SAME for row in self.rows)
+        return not self.changed.rows
 
     @cached_property
     def kinds(self) -> tuple[KindCount, ...]:
         """How many of each kind both codes have: what is new, then what differs most."""
-        codes = [row.before for row in self.rows], [row.after for row in self.rows]
-        sides = [grouped((kind_of(cost.sass), cost) for cost in code if cost) for code in codes]
+        codes = [grouped((kind_of(cost.sass), cost) for cost in side) for side in self.sides]
         counts = []
-        for kind in sorted({*sides[0], *sides[1]}):
-            both = [side.get(kind, []) for side in sides]
+        for kind in sorted({*codes[0], *codes[1]}):
+            both = [code.get(kind, []) for code in codes]
             executed = (summed(cost.executed for cost in costs) for costs in both)
             times = (summed(cost.microseconds for cost in costs) for costs in both)
             counts.append(KindCount(kind, *map(len, both), *executed, *times))
-        return tuple(sorted(counts, key=lambda count: (not count.is_new, -abs(count.difference))))
+        return tuple(sorted(counts, key=lambda count: count.order))
 
     @property
     def numbers(self) -> tuple[dict[str, int], dict[str, int]]:
         """How many instructions of each kind both codes have."""
-        kinds = self.kinds
-        before = {kind.kind: kind.before for kind in kinds if kind.before}
-        return before, {kind.kind: kind.after for kind in kinds if kind.after}
+        before, after = (Counter(kind_of(cost.sass) for cost in side) for side in self.sides)
+        return before, after
 
     def in_words(self) -> str:
         """How the instructions of both codes belong together."""
-        counts = ((self.counts[change], said) for change, said in SAID.items())
-        return ", ".join(f"{count:,} {said}" for count, said in counts if count)
+        return ", ".join(
+            f"{self.counts[c]:,} {said}" for c, said in SAID.items() if c in self.counts
+        )
 
     def sentence(self) -> str:
         """Return what became of the code, in one line."""
@@ -184,8 +194,8 @@ class CodeDiff:
             return f"{sum(before.values()):,} instructions: {self.in_words()}"
         return sizes_and_summary(before, after)
 
-    @cached_property
-    def hunks(self) -> tuple[tuple[CodeRow, ...], ...]:
+    @property
+    def hunks(self) -> Iterator[CodeDiff]:
         """Rows that changed with some around them, in the order of the code. Other registers alone
         make no hunk.
         """
@@ -194,7 +204,7 @@ class CodeDiff:
         near = {n + step for n in changed for step in range(-CONTEXT, CONTEXT + 1)}
         shown = enumerate(sorted(near & set(range(len(self.rows)))))
         spans = groupby(shown, lambda place: place[1] - place[0])  # numbers that follow each other
-        return tuple(tuple(self.rows[n] for _, n in span) for _, span in spans)
+        return (replace(self, rows=tuple(self.rows[n] for _, n in span)) for _, span in spans)
 
 
 def summary(before: Mapping[str, int], after: Mapping[str, int], most: int = 4) -> str:
@@ -226,25 +236,19 @@ def summed(values: Iterable[float | None]) -> float | None:
     return added(numbers) if numbers else None
 
 
-def machine_code_diff(before: Listing, after: Listing) -> CodeDiff:
-    """The difference of two variants. Kernels pair by their order; a kernel that is launched
-    several times counts once, with what all its launches cost.
+def machine_code_diff(before: Listing, after: Listing, *names: str) -> CodeDiff:
+    """The difference of two variants or kernels with these ``names``. A variant's kernels pair by
+    their order; one that is launched several times counts once, with what all launches cost.
     """
-    kernels = _kernels(before), _kernels(after)
-    rows: list[CodeRow] = []
-    for number in range(max(map(len, kernels))):
-        sides = [side[number] if number < len(side) else () for side in kernels]
-        rows += _aligned(*sides)
-    return CodeDiff(tuple(rows))
+    kernels = zip_longest(_kernels(before), _kernels(after), fillvalue=())
+    rows = chain.from_iterable(_aligned(*sides) for sides in kernels)
+    return CodeDiff(" → ".join(dict.fromkeys(names)), tuple(rows))
 
 
 def _kernels(listing: Listing) -> list[tuple[InstructionCost, ...]]:
     launches = (tuple(code) for _, code in groupby(listing.instructions, lambda cost: cost.launch))
     every = grouped((tuple(cost.sass for cost in code), code) for code in launches)
-    return [
-        tuple(map(_together, zip(*same, strict=True))) if len(same) > 1 else same[0]
-        for same in every.values()
-    ]
+    return [tuple(map(_together, zip(*same, strict=True))) for same in every.values()]
 
 
 def _together(costs: tuple[InstructionCost, ...]) -> InstructionCost:
@@ -256,14 +260,12 @@ def _together(costs: tuple[InstructionCost, ...]) -> InstructionCost:
 
 
 class _Forms(NamedTuple):
-    """The forms that instructions are compared by, as numbers: texts, without the names of
-    registers, and without constants too. ``targets`` are indices of the instructions that they jump
-    to.
+    """The forms that instructions are compared by, as numbers in a row each: the text, it without
+    the names of registers, and without constants too. ``targets`` are indices of the instructions
+    that they jump to.
     """
 
-    texts: npt.NDArray[np.int32]
-    without_registers: npt.NDArray[np.int32]
-    bare: npt.NDArray[np.int32]
+    numbers: npt.NDArray[np.int32]
     targets: list[int | None]
     blocks: list[int]
 
@@ -272,29 +274,20 @@ def _forms(code: Sequence[InstructionCost], ids: dict[str, int]) -> _Forms:
     import numpy as np  # here, as a ladder imports this module and aligns nothing
 
     at_address = {cost.address: index for index, cost in enumerate(code)}
-    texts, registers, bare = [], [], []
+    numbers: list[list[int]] = []
     targets: list[int | None] = []
     for cost in code:
         text, target = cost.sass.rstrip(" ;"), None
-        if kind_of(text) in _JUMPS and (match := _TARGET.search(text)) is not None:
-            target = at_address.get(int(match[0], 16)) if match[0].startswith("0x") else None
-            text = f"{text[: match.start()]}<target>" if target is not None else text
+        match = _TARGET.search(text) if kind_of(text) in _JUMPS else None
+        if match and (target := at_address.get(int(match[0], 16))) is not None:
+            text = f"{text[: match.start()]}<target>"
         masked = _REGISTER.sub(r"\1", text)
+        forms = text, masked, _NUMBER.sub("#", masked)
+        numbers.append([ids.setdefault(form, len(ids)) for form in forms])
         targets.append(target)
-        texts.append(text)
-        registers.append(masked)
-        bare.append(_NUMBER.sub("#", masked))
-    starts = {target for target in targets if target is not None}
-    blocks, block = [], 0
-    for index, text in enumerate(texts):
-        block += index in starts
-        blocks.append(block)
-        block += kind_of(text) in _ENDS
-    texts_, registers_, bare_ = (
-        np.array([ids.setdefault(text, len(ids)) for text in column], np.int32)
-        for column in (texts, registers, bare)
-    )
-    return _Forms(texts_, registers_, bare_, targets, blocks)
+    starts = set(targets)
+    begins = (n in starts or kind_of(code[n - 1].sass) in _ENDS for n in range(len(code)))
+    return _Forms(np.array(numbers, np.int32).reshape(-1, 3), targets, list(accumulate(begins)))
 
 
 def _aligned(
@@ -326,10 +319,9 @@ def _aligned(
 def _change(
     before: _Forms, after: _Forms, i: int, j: int, places: npt.NDArray[np.int64]
 ) -> CodeChange:
-    if before.without_registers[i] != after.without_registers[j]:
-        return CodeChange.CONSTANT
-    if before.texts[i] != after.texts[j]:
-        return CodeChange.REGISTER
+    has_text, has_constants, _ = before.numbers[i] == after.numbers[j]
+    if not has_text:
+        return CodeChange.REGISTER if has_constants else CodeChange.CONSTANT
     targets = before.targets[i], after.targets[j]
     # The first pair from each target on: what was put in front of it belongs to its block.
     blocks = {
@@ -342,17 +334,16 @@ def _pairs(before: _Forms, after: _Forms) -> list[tuple[int, int]]:
     """Indices that belong together, rising. Of codes too long for a table only equal texts do."""
     import numpy as np
 
-    height, width = len(before.texts), len(after.texts)
+    height, width = len(before.numbers), len(after.numbers)
     if height * width > MOST_CELLS:
-        texts = before.texts.tolist(), after.texts.tolist()
+        texts = before.numbers[:, 0].tolist(), after.numbers[:, 0].tolist()
         blocks = SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
         return [(block.a + n, block.b + n) for block in blocks for n in range(block.size)]
     size = np.uint16 if 4 * min(height, width) < 2**16 else np.uint32
     scores = np.zeros((height + 1, width + 1), size)
-    columns = ("bare", "without_registers", "texts")
+    weights = np.array([1, 1, 2], size)
     for i in range(height):
-        bare, registers, texts = (getattr(before, c)[i] == getattr(after, c) for c in columns)
-        gain = (2 * bare + registers + texts).astype(size)
+        gain = (before.numbers[i] == after.numbers) @ weights
         best = np.maximum(scores[i, 1:], scores[i, :-1] + gain)
         np.maximum.accumulate(best, out=scores[i + 1, 1:])
     pairs = []
@@ -372,14 +363,13 @@ def _moved(before: _Forms, after: _Forms, pairs: Sequence[tuple[int, int]]) -> d
     """Instructions that stand at another place of the same block, but for their registers."""
     partners = {(before.blocks[i], after.blocks[j]) for i, j in pairs}
     places, places_after = map(set, zip(*pairs, strict=True)) if pairs else (set(), set())
-    free = grouped(
-        (int(text), j) for j, text in enumerate(after.without_registers) if j not in places_after
-    )
+    texts, texts_after = before.numbers[:, 1].tolist(), after.numbers[:, 1].tolist()
+    free = grouped((text, j) for j, text in enumerate(texts_after) if j not in places_after)
     moved: dict[int, int] = {}
-    for i, text in enumerate(before.without_registers):
-        for j in free.get(int(text), ()) if i not in places else ():
+    for i, text in enumerate(texts):
+        for j in free.get(text, ()) if i not in places else ():
             if (before.blocks[i], after.blocks[j]) in partners:
-                free[int(text)].remove(j)
+                free[text].remove(j)
                 moved[i] = j
                 break
     return moved

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import add
 from statistics import fmean, median
 
 from workbench.evidence.records import TracedLaunch
@@ -104,23 +105,17 @@ def merged(blocks: Sequence[Interval]) -> Iterator[Interval]:
 def most_at_once(blocks: Sequence[Interval]) -> int:
     """Count them when they are most; one that starts when another ends comes after it."""
     changes = sorted((when, by) for start, end in blocks for when, by in ((start, 1), (end, -1)))
-    most = now = 0
-    for _, by in changes:
-        now += by
-        most = max(most, now)
-    return most
+    return max(accumulate(by for _, by in changes))
 
 
 def _roles(launch: TracedLaunch) -> Iterator[WarpRole]:
     """Neighbouring warps of a block that end together."""
-    lives, first, last = [max(life, 1) for life in launch.lives[:: launch.stride]], 0, -1.0
+    lives = [max(life, 1) for life in launch.lives[:: launch.stride]]
+    ends = map(add, launch.warp_starts, launch.warp_lives)
+    shares = [end / lives[n // launch.warps] for n, end in enumerate(ends)]
+    first, last = 0, -1.0
     for warp in range(launch.warps):
-        columns = (
-            launch.warp_starts[warp :: launch.warps],
-            launch.warp_lives[warp :: launch.warps],
-        )
-        ends = zip(*columns, lives, strict=True)
-        share = median((start + life) / whole for start, life, whole in ends)
+        share = median(shares[warp :: launch.warps])
         if warp and abs(share - last) >= ALIKE:
             yield WarpRole(first, warp - 1, last)
             first = warp

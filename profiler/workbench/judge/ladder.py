@@ -139,7 +139,6 @@ class Row(Judgement):
     advice: tuple[Advice, ...] | None = None
     hottest: Spot | None = field(default=None, repr=False)
     timeline: CallTimeline | None = field(default=None, repr=False)
-    parent_timeline: CallTimeline | None = field(default=None, repr=False)
 
     @property
     def is_judged(self) -> bool:
@@ -707,7 +706,6 @@ def _row(
         advice=_answered(view.shape, variant, advise(advised), in_vain) if advised else None,
         hottest=advised.hottest if advised else None,
         timeline=evidence.timeline if timed else None,
-        parent_timeline=view.variant(parent).timeline if timed and parent else None,
     )
 
 

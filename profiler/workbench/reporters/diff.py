@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from workbench.app.kernel_code import KernelCode, MachineCodeResult
+from workbench.app.kernel_code import MachineCodeResult
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import read_pair
 from workbench.derive.code_diff import (
@@ -20,13 +21,12 @@ from workbench.derive.code_diff import (
     summed,
 )
 from workbench.derive.matching import PairGroup
-from workbench.derive.source_diff import InstructionCost, SourceDiff, base
+from workbench.derive.source_diff import SourceDiff, base
 from workbench.judge.findings import sentences
-from workbench.ncu.disassembly import kind_of
 from workbench.render import answers, doc
 from workbench.render import brief as in_short
 from workbench.render.document import hunks, launches, variant
-from workbench.render.document.hunks import LEAST, STYLES, Pieces
+from workbench.render.document.hunks import STYLES, Pieces, gutter
 from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
 from workbench.render.numbers import clip, count, number, printable
 from workbench.words import NONE
@@ -52,9 +52,7 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
 def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str, object]:
     if isinstance(result, MachineCodeResult):
         return {
-            "before": result.before,
-            "after": result.after,
-            "origin": result.origin,
+            **vars(result),
             "kernels": [_short(kernel) for kernel in result.kernels],
             "stop": True,
             "why_stop": "machine code has no times: diff without --sass compares them",
@@ -124,6 +122,7 @@ def _source(
 KINDS, HUNKS = 12, 8  # the most that are shown
 # In a hunk of so many rows, more than four that cost less than the share are one line.
 LONG, FOLDED, SHOWN_SHARE = 24, 4, 0.005
+NAMED = (CodeChange.CONSTANT, CodeChange.TARGET, CodeChange.MOVED)  # beside its instruction
 
 
 def shown(value: float | None, as_text: Any = count) -> str:
@@ -161,150 +160,79 @@ def code_blocks(result: MachineCodeResult) -> Iterator[doc.Block]:
             yield doc.paragraph(f"only in {name}: {', '.join(kernels)}")
 
 
-def _kernel(kernel: KernelCode) -> Iterator[doc.Block]:
-    diff = kernel.diff
+def _kernel(diff: CodeDiff) -> Iterator[doc.Block]:
     yield doc.paragraph(doc.strong(diff.sentence()))
     if diff.is_same:
         return
     yield doc.paragraph(diff.in_words())
-    kinds = [k for k in diff.kinds if k.difference]
+    kinds = [k for k in diff.kinds if k.before != k.after]
     if kinds:
         has_costs = any(kind.executed_before is not None for kind in diff.kinds)
         fields = [*STATIC, *(COUNTED if has_costs else ())]
         yield doc.table("kinds", fields, kinds[:KINDS], key=lambda k: k.kind)
-    if diff.hunks:
-        yield doc.LinesBlock(lambda width: _hunks(diff, width))
+    # The costliest first; without costs, in the order of the code.
+    if hunks := sorted(diff.hunks, key=lambda hunk: -max(time or 0.0 for time in _times(hunk))):
+        yield doc.LinesBlock(lambda width: _hunks(hunks, width))
 
 
-def _hunks(diff: CodeDiff, width: int | None) -> Iterator[Pieces]:
-    """The costliest first; without costs, in the order of the code."""
-    hunks = sorted(diff.hunks, key=lambda hunk: -max(time or 0.0 for time in _times(hunk)))
+def _hunks(hunks: Sequence[CodeDiff], width: int | None) -> Iterator[Pieces]:
     for hunk in hunks[:HUNKS]:
         yield [("", "")]
-        sides = (f"{shown(time, number)}" for time in _times(hunk))
-        yield [(clip(f"{_place(hunk)}: stall time {' → '.join(sides)} µs", width), "bold")]
-        for rows in _parts(hunk):
-            if len(rows) > 1:
-                yield [(clip(f"{'':19}{_folded(rows)}", width), "dim")]
-            else:
+        times = " → ".join(shown(time, number) for time in _times(hunk))
+        yield [(clip(f"{_place(hunk)}: stall time {times} µs", width), "bold")]
+        for is_shown, run in groupby(hunk.rows, _is_costly):
+            rows = tuple(run)
+            if is_shown or len(hunk.rows) <= LONG or len(rows) <= FOLDED:
                 yield from (pieces for row in rows for pieces in _lines(row, width))
+            else:
+                yield [(clip(f"{'':19}{replace(hunk, rows=rows).sentence()}", width), "dim")]
     if len(hunks) > HUNKS:
         yield [(f"{len(hunks) - HUNKS} more places changed: --json shows all", "dim")]
 
 
-def _parts(hunk: Sequence[CodeRow]) -> Iterator[Sequence[CodeRow]]:
-    """Single rows, and of a long hunk what costs little as one part."""
-
-    def costs(row: CodeRow) -> bool:
-        return max(cost.share or 0.0 for cost in row[:2] if cost is not None) >= SHOWN_SHARE
-
-    is_long = len(hunk) > LONG
-    for is_shown, rows in groupby(hunk, lambda row: not is_long or costs(row)):
-        same = list(rows)
-        yield from ([row] for row in same) if is_shown or len(same) <= FOLDED else [same]
+def _is_costly(row: CodeRow) -> bool:
+    return any((cost.share or 0.0) >= SHOWN_SHARE for cost in (row.before, row.after) if cost)
 
 
-def _folded(rows: Sequence[CodeRow]) -> str:
-    """``- 34 instructions (9 LOP3, 7 SHF, ...), + 12 (4 UMOV, ...), 20 kept``."""
-    parts = []
-    removed = [row.before for row in rows if row.before and not row.after]
-    added = [row.after for row in rows if row.after and not row.before]
-    for sign, costs in (("-", removed), ("+", added)):
-        kinds = Counter(kind_of(cost.sass) for cost in costs)
-        if total := sum(kinds.values()):
-            named = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common(4))
-            parts.append(f"{sign} {total} ({named}{', ...' if len(kinds) > 4 else ''})")
-    kept = sum(bool(row.before and row.after) for row in rows)
-    return ", ".join([*parts, *([f"{kept} kept"] if kept else [])])
-
-
-def _times(hunk: Sequence[CodeRow]) -> list[float | None]:
+def _times(hunk: CodeDiff) -> list[float | None]:
     """Stall time of each side's changed rows; None is not collected."""
-    changed = [row for row in hunk if row.change != CodeChange.SAME]
-    sides = ([row.before for row in changed], [row.after for row in changed])
-    return [summed(cost.microseconds for cost in side if cost is not None) for side in sides]
+    return [summed(cost.microseconds for cost in costs) for costs in hunk.changed.sides]
 
 
-def _place(hunk: Sequence[CodeRow]) -> str:
+def _place(hunk: CodeDiff) -> str:
     """Both addresses, and the source line that most of its changed instructions belong to."""
-    sides = [
-        [cost for cost in side if cost is not None]
-        for side in zip(*((row.before, row.after) for row in hunk), strict=True)
-    ]
-    addresses = " → ".join(f"{side[0].address:#06x}" if side else NONE for side in sides)
-    places = [c.place for row in hunk if row.change != CodeChange.SAME for c in row[:2] if c]
-    ((file, number_), _), *_ = [*Counter(places).most_common(1), (("", 0), 0)]
-    return f"{addresses}, {base(file)}:{number_}" if file else addresses
+    addresses = " → ".join(f"{code[0].address:#06x}" if code else NONE for code in hunk.sides)
+    places = Counter(cost.place for costs in hunk.changed.sides for cost in costs)
+    ((file, line), _), *_ = places.most_common(1)
+    return f"{addresses}, {base(file)}:{line}" if file else addresses
 
 
 def _lines(row: CodeRow, width: int | None) -> Iterator[Pieces]:
     """An unchanged instruction is a line; another is one of each side, with what changed."""
-    if row.change in (CodeChange.SAME, CodeChange.REGISTER):
-        yield _line(" ", row.after, row, width)
-        return
-    for sign, cost in (("-", row.before), ("+", row.after)):
+    is_kept = row.change in (CodeChange.SAME, CodeChange.REGISTER)
+    for sign, cost in [(" ", row.after)] if is_kept else [("-", row.before), ("+", row.after)]:
         if cost is not None:
-            yield _line(sign, cost, row, width)
-
-
-def _line(sign: str, cost: InstructionCost | None, row: CodeRow, width: int | None) -> Pieces:
-    assert cost is not None
-    share = cost.share or 0.0
-    gutter = f"{100 * share:5.1f} %" if share >= LEAST else " " * 7
-    word = (
-        row.change
-        if row.change in (CodeChange.CONSTANT, CodeChange.TARGET, CodeChange.MOVED)
-        else ""
-    )
-    head = f"{gutter}  {cost.address:#06x} {word:<9}"
-    text = f"{sign} {printable(cost.sass)}"
-    return [(head, "dim"), (clip(text, None if width is None else width - len(head)), STYLES[sign])]
+            word = row.change if row.change in NAMED else ""
+            head = f"{gutter(cost)[0]}  {cost.address:#06x} {word:<9}"
+            room = None if width is None else width - len(head)
+            yield [(head, "dim"), (clip(f"{sign} {printable(cost.sass)}", room), STYLES[sign])]
 
 
 def code_data(result: MachineCodeResult) -> dict[str, object]:
+    kernels = [
+        {**_short(diff), "kinds": diff.kinds, "changed": diff.changed.rows}
+        for diff in result.kernels
+    ]
+    return {**vars(result), "kernels": kernels}
+
+
+def _short(diff: CodeDiff) -> dict[str, object]:
+    before, after = diff.numbers
     return {
-        "before": result.before,
-        "after": result.after,
-        "origin": result.origin,
-        "kernels": [
-            {
-                **_short(kernel),
-                "kinds": kernel.diff.kinds,
-                "changed": [
-                    {"change": row.change, "before": _side(row.before), "after": _side(row.after)}
-                    for row in kernel.diff.rows
-                    if row.change != CodeChange.SAME
-                ],
-            }
-            for kernel in result.kernels
-        ],
-        "only_before": result.only_before,
-        "only_after": result.only_after,
-    }
-
-
-def _side(cost: InstructionCost | None) -> dict[str, object] | None:
-    if cost is None:
-        return None
-    file, number_ = cost.place
-    return {
-        "address": cost.address,
-        "sass": cost.sass,
-        "file": file,
-        "line": number_,
-        "executed": cost.executed,
-        "samples": cost.samples,
-        "microseconds": cost.microseconds,
-    }
-
-
-def _short(kernel: KernelCode) -> dict[str, object]:
-    before, after = kernel.diff.numbers
-    return {
-        "kernel": kernel.kernel,
-        "same": kernel.diff.is_same,
+        "kernel": diff.kernel,
+        "same": diff.is_same,
         "instructions_before": sum(before.values()),
         "instructions_after": sum(after.values()),
         "summary": summary(before, after),
-        "counts": {change: n for change, n in kernel.diff.counts.items() if n},
+        "counts": diff.counts,
     }

@@ -140,6 +140,8 @@ def _records(launches: Sequence[_Launch], places: Sequence[_Place]) -> tuple[Tra
 
 
 def _record(launch: _Launch, places: Sequence[_Place], first: int, tick: int) -> TracedLaunch:
+    import numpy as np  # here, as every measurement imports this module
+
     threads = launch.block_dim_x * launch.block_dim_y * launch.block_dim_z
     wide, high = launch.grid_dim_x, launch.grid_dim_y
     warps, blocks, begin = -(-threads // LANES), wide * high * launch.grid_dim_z, launch.start
@@ -156,27 +158,19 @@ def _record(launch: _Launch, places: Sequence[_Place], first: int, tick: int) ->
     if rows.keys() != set(range(blocks * warps)):
         why = f"iket recorded {len(rows):,} of {blocks * warps:,} warps of {name}"
         raise ToolFailed(why, hint=f"{smaller}: its buffer may be full")
-    groups = [[rows[n + warp] for warp in range(warps)] for n in range(0, len(rows), warps)]
-    starts = [min(start for start, _, _ in group) for group in groups]
-    stride = -(-len(rows) // bounds.TIMELINE_WARPS)
-    kept = [
-        (start - begun, end - start)
-        for group, begun in zip(groups[::stride], starts[::stride], strict=True)
-        for start, end, _ in group
-    ]
+    ordered = np.array([rows[n] for n in range(len(rows))]).reshape(blocks, warps, 3)
+    starts, ends, sms = ordered.transpose(2, 0, 1)
+    begins, stride = starts.min(axis=1), -(-len(rows) // bounds.TIMELINE_WARPS)
     return TracedLaunch(
         kernel=lasting_kernel(name),
         warps=warps,
         in_graph=launch.in_graph,
         tick_ns=tick,
         begin=(begin - first) // tick,
-        sms=tuple(group[0][2] for group in groups),
-        starts=tuple(starts),
-        lives=tuple(
-            max(end for _, end, _ in group) - start
-            for group, start in zip(groups, starts, strict=True)
-        ),
+        sms=tuple(sms[:, 0].tolist()),
+        starts=tuple(begins.tolist()),
+        lives=tuple((ends.max(axis=1) - begins).tolist()),
         stride=stride,
-        warp_starts=tuple(start for start, _ in kept),
-        warp_lives=tuple(life for _, life in kept),
+        warp_starts=tuple((starts - begins[:, None])[::stride].ravel().tolist()),
+        warp_lives=tuple((ends - starts)[::stride].ravel().tolist()),
     )

@@ -56,8 +56,8 @@ def charts(ablation: Ablation) -> list[Drawing]:
 
 def timeline(row: Row, ablation: Ablation) -> Drawing:
     """Return when the warps of a step ran, beside its parent's."""
-    calls = {parent_of(row): row.parent_timeline, row.variant: row.timeline}
-    sides = {name: call for name, call in calls.items() if call}
+    calls = {each.variant: each.timeline for each in ablation.everything}
+    sides = {name: call for name in (parent_of(row), row.variant) if (call := calls.get(name))}
     name = f"timeline-{anchor(row.variant)}"
     return timeline_chart(name, f"{_where(ablation)}; µs while traced", sides)
 

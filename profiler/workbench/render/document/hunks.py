@@ -199,8 +199,8 @@ STYLES = {"-": "red", "+": "green", " ": ""}
 HEADING = "before each line: its stall samples as a share of all samples, in {} and in {}"
 
 
-def gutter(cost: Cost | None) -> tuple[str, str]:
-    """A line's share of all samples in 7 cells, and its style."""
+def gutter(cost: Cost | InstructionCost | None) -> tuple[str, str]:
+    """A line's or instruction's share of all samples in 7 cells, and its style."""
     share = cost.share if cost else None
     if share is None or share < LEAST:
         return " " * 7, ""
