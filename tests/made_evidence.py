@@ -56,6 +56,10 @@ def step(variant: str, parent: str | None, **own: Any) -> Step:
     return Step(variant, parent, f"what {variant} changes", **own)
 
 
+TWO_STEPS = [step("base", None), step("fix", "base")]
+THEIR_TIMES = {"base": 20.0, "fix": 10.0, "library": 15.0}
+
+
 def build(variant: str, *, error: str = "") -> Build:
     kernel = built_kernel(source=f"{variant}.cu")
     return build_of(kernel, variant=variant, sources=(kernel.source,), error=error, provenance=WHEN)
@@ -166,10 +170,40 @@ def with_series(known: Timing, change: Callable[[Session, Series], Series | None
     return msgspec.structs.replace(known, sessions=tuple(sessions))
 
 
+def with_sessions(known: Timing, **changes: Any) -> Timing:
+    """The timing with something of every session changed."""
+    sessions = (msgspec.structs.replace(each, **changes) for each in known.sessions)
+    return msgspec.structs.replace(known, sessions=tuple(sessions))
+
+
+def wrongly_timed(known: Timing, name: str, sessions: int = 1) -> Timing:
+    """As if outputs of a variant had been zeros in the first of the sessions."""
+    first = []
+    for each in known.sessions[:sessions]:
+        audits = (
+            msgspec.structs.replace(audit, why="all zero" if audit.variant == name else "")
+            for audit in each.audits
+        )
+        first.append(msgspec.structs.replace(each, audits=tuple(audits)))
+    return msgspec.structs.replace(known, sessions=(*first, *known.sessions[sessions:]))
+
+
+def with_shape(found: LadderEvidence, shape: str, **changes: Any) -> LadderEvidence:
+    """The snapshot with something of a shape changed."""
+    changed = dataclasses.replace(found.shapes[shape], **changes)
+    return dataclasses.replace(found, shapes={**found.shapes, shape: changed})
+
+
 def with_timings(found: LadderEvidence, shape: str, *timings: TimedTogether) -> LadderEvidence:
     """The snapshot with other timings at a shape."""
-    changed = dataclasses.replace(found.shapes[shape], timings=timings)
-    return dataclasses.replace(found, shapes={**found.shapes, shape: changed})
+    return with_shape(found, shape, timings=timings)
+
+
+def with_variant(found: LadderEvidence, shape: str, name: str, **changes: Any) -> LadderEvidence:
+    """The snapshot with something of a variant changed at a shape."""
+    known = found.shapes[shape].variants
+    changed = dataclasses.replace(known[name], **changes)
+    return with_shape(found, shape, variants={**known, name: changed})
 
 
 def together(found: Timing) -> TimedTogether:

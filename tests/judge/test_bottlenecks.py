@@ -46,25 +46,26 @@ def share(reason: str, value: float) -> tuple[str, Figure]:
     return f"stall.{reason}", Figure(reason, reason, value, "%", "m")
 
 
+def rules_of(*rows: tuple[object, ...]) -> ColumnTable:
+    return ColumnTable([*rows], RULE_COLUMNS)
+
+
+def lines_of(*samples: tuple[str, int, str, float]) -> ColumnTable:
+    """File, line, reason and number."""
+    return ColumnTable([(0, "k", *sample) for sample in samples], LINE_COLUMNS)
+
+
 def test_rules_are_ranked_by_what_their_stalls_allow() -> None:
     found = dict([share("long_scoreboard", 60.0), share("drain", 2.0), share("selected", 20.0)])
     found["achieved_occupancy"], found["theoretical_occupancy"] = seen(6), seen(18)
-    rules = ColumnTable(
-        [
-            rule("TheoreticalOccupancy", "", 81),
-            rule("MemoryCacheAccessPattern", "L1TEX Global Store Access Pattern", 70),
-            rule("CPIStall", "Long Scoreboard Stalls", 55),
-            rule("HighPipeUtilization", "Low Utilization", 95, "local"),
-        ],
-        columns=RULE_COLUMNS,
+    rules = rules_of(
+        rule("TheoreticalOccupancy", "", 81),
+        rule("MemoryCacheAccessPattern", "L1TEX Global Store Access Pattern", 70),
+        rule("CPIStall", "Long Scoreboard Stalls", 55),
+        rule("HighPipeUtilization", "Low Utilization", 95, "local"),
     )
-    lines = ColumnTable(
-        [
-            (0, "k", "/workbench/kernels/s/a.cu", n, "long_scoreboard", v)
-            for n, v in ((3, 10.0), (7, 30.0))
-        ],
-        columns=LINE_COLUMNS,
-    )
+    file, reason = "/workbench/kernels/s/a.cu", "long_scoreboard"
+    lines = lines_of((file, 3, reason, 10.0), (file, 7, reason, 30.0))
     order = bottlenecks(rules, lines, found, {}, top=4)
     assert [b.rule for b in order] == [
         "CPIStall",
@@ -84,9 +85,8 @@ def test_compression_where_nothing_was_allocated_for_it_is_named_last() -> None:
     for rate, first in ((0.0, "CPIStall"), (0.4, "MemoryL2Compression")):
         focus = [("lrc__average_ilc_input_sector_success_rate.pct", rate)]
         low = (*compression[:-1], [*focus, ("lrc__ilc_input_sectors.sum", 2097706.0)])
-        rules = ColumnTable([low, rule("CPIStall", "Stalls", 30)], columns=RULE_COLUMNS)
-        lines = ColumnTable([], columns=LINE_COLUMNS)
-        assert bottlenecks(rules, lines, found, {})[0].rule == first
+        rules = rules_of(low, rule("CPIStall", "Stalls", 30))
+        assert bottlenecks(rules, lines_of(), found, {})[0].rule == first
 
 
 def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
@@ -98,30 +98,23 @@ def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
     )
     part = parts(metrics)
     assert part == {"long": 0.9, "short": 0.1}
-    rules = ColumnTable(
-        [
-            (1, "short", *rule("CPIStall", "Long Scoreboard Stalls", 80)[2:]),
-            (0, "long", *rule("CPIStall", "Long Scoreboard Stalls", 20)[2:]),
-        ],
-        columns=RULE_COLUMNS,
+    rules = rules_of(
+        (1, "short", *rule("CPIStall", "Long Scoreboard Stalls", 80)[2:]),
+        (0, "long", *rule("CPIStall", "Long Scoreboard Stalls", 20)[2:]),
     )
-    lines = ColumnTable([], columns=LINE_COLUMNS)
     found = dict([share("long_scoreboard", 60.0), share("selected", 20.0)])
-    first, second = bottlenecks(rules, lines, found, part)
+    first, second = bottlenecks(rules, lines_of(), found, part)
     assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
     assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
     assert "in long, 90 % of the durations" in doc.plain(brief(first))
-    (only,) = bottlenecks(
-        ColumnTable(rules.entries[1:], rules.columns), lines, found, {"long": 1.0}
-    )
+    (only,) = bottlenecks(rules_of(*rules.entries[1:]), lines_of(), found, {"long": 1.0})
     assert "durations" not in doc.plain(brief(only))
     assert only.kernel == "long"
 
 
 def test_without_rules_the_stalls_stand_in() -> None:
     found = dict([share("wait", 40.0), share("selected", 60.0)])
-    lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], columns=LINE_COLUMNS)
-    (only,) = bottlenecks(ColumnTable([], RULE_COLUMNS), lines, found, {})
+    (only,) = bottlenecks(rules_of(), lines_of(("a.cu", 1, "wait", 4.0)), found, {})
     assert only.title == "Wait stalls"
     assert math.isnan(only.estimated_speedup_pct)
 
@@ -130,16 +123,14 @@ def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_
     found = dict([share("long_scoreboard", 60.0), share("wait", 2.0), share("selected", 20.0)])
     found["dram_pct"], found["fma_pipe"] = seen(88), seen(84)
     unrated = rule("SOLBottleneck", "High Throughput", math.nan)
-    rules = ColumnTable([unrated, rule("CPIStall", "Wait Stalls", 40)], RULE_COLUMNS)
-    lines = ColumnTable([(0, "k", "a.cu", 1, "wait", 4.0)], LINE_COLUMNS)
+    rules = rules_of(unrated, rule("CPIStall", "Wait Stalls", 40))
+    lines = lines_of(("a.cu", 1, "wait", 4.0))
     roof, advice = bottlenecks(rules, lines, found, {}, levels={"l2": 30.0, "dram": 85.0})
     assert (roof.title, roof.scope, roof.value) == ("DRAM bandwidth", "roof", 88)
     assert doc.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
     assert advice.title == "High Throughput"
     assert "no estimate" in doc.plain(brief(advice))
-    (stall,) = bottlenecks(
-        ColumnTable([], RULE_COLUMNS), lines, {**found, "dram_pct": seen(50)}, {}
-    )
+    (stall,) = bottlenecks(rules_of(), lines, {**found, "dram_pct": seen(50)}, {})
     assert stall.title == "Long scoreboard stalls"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,18 @@ import msgspec
 import pytest
 
 from answers import not_none
-from made_evidence import snapshot, step, timing, together, with_series, with_timings
+from made_evidence import (
+    THEIR_TIMES,
+    TWO_STEPS,
+    snapshot,
+    step,
+    timing,
+    together,
+    with_series,
+    with_sessions,
+    with_timings,
+    with_variant,
+)
 from made_records import made_index, metrics
 from workbench.derive.figures import figures
 from workbench.evidence.records import CaptureIndex, Provenance, Series, Session
@@ -50,25 +60,19 @@ def capture(variant: str, clock: float) -> Capture:
 
 def profiled(clocks: dict[str, float], indexes: dict[str, CaptureIndex]) -> LadderEvidence:
     """Two variants with captures at these SM clocks, in Hz."""
-    taken = snapshot(
-        [step("base", None), step("fix", "base")],
-        {"s": {"base": 20.0, "fix": 10.0, "library": 15.0}},
-        captured=False,
+    return with_captures(
+        snapshot(TWO_STEPS, {"s": THEIR_TIMES}, captured=False), "s", clocks, indexes
     )
-    return with_captures(taken, "s", clocks, indexes)
 
 
 def with_captures(
     taken: LadderEvidence, at: str, clocks: dict[str, float], indexes: dict[str, CaptureIndex]
 ) -> LadderEvidence:
-    shape = taken.shapes[at]
-    variants = dict(shape.variants)
     for name, clock in clocks.items():
         made = capture(name, clock)
         own: Any = {"capture": made, "figures": figures(made.metrics), "index": indexes[name]}
-        variants[name] = dataclasses.replace(variants[name], **own)
-    shapes = {**taken.shapes, at: dataclasses.replace(shape, variants=variants)}
-    return dataclasses.replace(taken, shapes=shapes)
+        taken = with_variant(taken, at, name, **own)
+    return taken
 
 
 def warnings(
@@ -106,9 +110,8 @@ def test_clocks_more_than_two_percent_apart_are_told() -> None:
 
 def test_captures_at_another_shape_that_a_verdict_rests_on_are_held_against_each_other() -> None:
     """The table's own captures are alike: those of the shape where the step is judged are not."""
-    steps = [step("base", None), step("fix", "base", shape="large")]
-    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
-    taken = snapshot(steps, {"s": times, "large": times}, captured=False)
+    steps = [TWO_STEPS[0], step("fix", "base", shape="large")]
+    taken = snapshot(steps, {"s": THEIR_TIMES, "large": THEIR_TIMES}, captured=False)
     slow = {"base": 1.80e9, "fix": 1.60e9}
     flags = ("--set", "full", "--cache-control", "none")
     other = {"base": index("base"), "fix": msgspec.structs.replace(index("fix"), ncu_flags=flags)}
@@ -136,14 +139,10 @@ def test_captures_of_another_making_are_told(other: CaptureIndex, words: str) ->
 def test_throttling_is_told_with_its_share() -> None:
     taken = profiled({}, {})
     (known,) = taken.shapes["s"].timings
-    sessions = tuple(
-        msgspec.structs.replace(session, throttled=0.25, reasons=("sw_power_cap",))
-        for session in known.timing.sessions
-    )
-    slowed = together(msgspec.structs.replace(known.timing, sessions=sessions))
-    found = judge(with_timings(taken, "s", slowed), Config())
-    told = "power-limited in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
-    assert sentences(found.warnings) == (f"the GPU was {told.replace(' in 25', ' at s, in 25')}",)
+    slowed = with_sessions(known.timing, throttled=0.25, reasons=("sw_power_cap",))
+    found = judge(with_timings(taken, "s", together(slowed)), Config())
+    told = "power-limited at s, in 25 % of the rounds: SM clock 1.98 GHz of 1.98 (base)"
+    assert sentences(found.warnings) == (f"the GPU was {told}",)
 
 
 def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
@@ -155,9 +154,7 @@ def test_the_lowest_clock_is_of_a_variant_as_it_is_now() -> None:
         clocks = (clock,) * len(one.microseconds)
         return msgspec.structs.replace(one, mhz=clocks, around_mhz=clocks)
 
-    slowed = with_series(known, at)
-    sessions = (msgspec.structs.replace(one, throttled=1.0) for one in slowed.sessions)
-    throttled = msgspec.structs.replace(slowed, sessions=tuple(sessions))
+    throttled = with_sessions(with_series(known, at), throttled=1.0)
     taken = TimedTogether("s.json", throttled, frozenset({"fix", "base"}))
     facts = not_none(timing_facts(taken, ""))
     assert facts.throttling is not None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from answers import not_none
-from made_evidence import build, check, snapshot, step
+from made_evidence import THEIR_TIMES, TWO_STEPS, build, check, snapshot, step, with_variant
 from workbench.judge.findings import Finding, change, finding, percent, sentence
 from workbench.judge.gates import correct_gate, standing
 from workbench.judge.ladder import Row, judge
-from workbench.load import LadderEvidence, VariantEvidence
 from workbench.render.doc import plain
 from workbench.render.document.phrases import failures, verdict, verdict_words
 from workbench.study.config import Config
@@ -62,20 +62,13 @@ def test_the_words_of_a_finding_agree_with_its_values() -> None:
 
 
 # ---- standing
-TAKEN = snapshot(
-    [step("base", None), step("fix", "base")], {"s": {"base": 20.0, "fix": 10.0, "library": 15.0}}
-)
+TAKEN = snapshot(TWO_STEPS, {"s": THEIR_TIMES})
 FIX = TAKEN.shapes["s"].variants["fix"]
 
 
-def with_fix(evidence: VariantEvidence) -> LadderEvidence:
-    shape = TAKEN.shapes["s"]
-    variants = {**shape.variants, "fix": evidence}
-    return dataclasses.replace(TAKEN, shapes={"s": dataclasses.replace(shape, variants=variants)})
-
-
-def row(evidence: VariantEvidence) -> Row:
-    return judge(with_fix(evidence), Config()).row("fix")
+def row(**changes: Any) -> Row:
+    """The row of a step of whose evidence this is changed."""
+    return judge(with_variant(TAKEN, "s", "fix", **changes), Config()).row("fix")
 
 
 def state(**changes: Status) -> dict[str, Status]:
@@ -83,42 +76,38 @@ def state(**changes: Status) -> dict[str, Status]:
 
 
 def test_a_current_variant_has_its_time_and_its_verdict() -> None:
-    found = row(FIX)
+    found = row()
     assert (found.status, found.problem, found.verdict) == (Status.CURRENT, None, Verdict.KEPT)
     assert found.time is not None
     assert not_none(found.over_parent).ratio == pytest.approx(2)
 
 
 def test_what_is_stale_shows_no_figure_and_leaves_the_verdict_open() -> None:
-    found = row(dataclasses.replace(FIX, state=state(check=Status.STALE, timing=Status.STALE)))
+    found = row(state=state(check=Status.STALE, timing=Status.STALE))
     assert found.status == Status.STALE
     assert sentence(found.problem) == "its sources changed since (check, timing); measure it again"
     assert found.verdict == Verdict.INCONCLUSIVE
     assert (found.time, found.over_parent, found.over_reference, found.gates) == (None,) * 3 + ((),)
 
 
+JUDGED_AT_T = snapshot(
+    [TWO_STEPS[0], step("fix", "base", shape="t")], {"s": THEIR_TIMES, "t": THEIR_TIMES}
+)
+
+
 def test_a_stale_capture_at_the_tables_shape_leaves_the_verdict_of_another_shape() -> None:
-    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
-    steps = [step("base", None), step("fix", "base", shape="t")]
-    found = snapshot(steps, {"s": times, "t": times})
-    here = found.shapes["s"]
-    old = dataclasses.replace(here.variants["fix"], state=state(capture=Status.STALE))
-    shapes = {"s": dataclasses.replace(here, variants={**here.variants, "fix": old})}
-    row = judge(dataclasses.replace(found, shapes={**found.shapes, **shapes}), Config()).row("fix")
+    found = with_variant(JUDGED_AT_T, "s", "fix", state=state(capture=Status.STALE))
+    row = judge(found, Config()).row("fix")
     assert (row.status, row.verdict, row.judged_at) == (Status.STALE, Verdict.KEPT, "t")
     assert row.time is None
 
 
 def test_a_step_unsupported_here_gives_its_reason_at_the_shape_where_it_is_judged() -> None:
-    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
-    steps = [step("base", None), step("fix", "base", shape="t")]
-    found = snapshot(steps, {"s": times, "t": times})
     checks = {"s": check(CheckResult.UNSUPPORTED, "no"), "t": check(CheckResult.WRONG, "off by 3")}
-    shapes = {}
-    for name, shape in found.shapes.items():
-        fix = dataclasses.replace(shape.variants["fix"], checks=checks, correct=name == "t")
-        shapes[name] = dataclasses.replace(shape, variants={**shape.variants, "fix": fix})
-    judged = judge(dataclasses.replace(found, shapes=shapes), Config())
+    found = JUDGED_AT_T
+    for shape in found.shapes:
+        found = with_variant(found, shape, "fix", checks=checks, correct=shape == "t")
+    judged = judge(found, Config())
     row = judged.row("fix")
     assert (verdict(row), row.judged_at) == ("wrong", "t")
     assert verdict_words(row, judged) == "wrong at t: error 0.00100"
@@ -126,13 +115,8 @@ def test_a_step_unsupported_here_gives_its_reason_at_the_shape_where_it_is_judge
 
 
 def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
-    shape = TAKEN.shapes["s"]
-    stale = dataclasses.replace(shape.variants["base"], state=state(build=Status.STALE))
-    variants = {**shape.variants, "base": stale}
-    shapes = {"s": dataclasses.replace(shape, variants=variants)}
-    found = judge(dataclasses.replace(TAKEN, shapes=shapes), Config())
-    assert found.row("base").verdict == Verdict.BASELINE
-    assert found.row("base").time is None
+    found = judge(with_variant(TAKEN, "s", "base", state=state(build=Status.STALE)), Config())
+    assert (found.row("base").verdict, found.row("base").time) == (Verdict.BASELINE, None)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +128,7 @@ def test_the_baseline_stays_the_baseline_when_it_is_stale() -> None:
     ],
 )
 def test_what_is_not_correct_has_failed_and_has_no_speed(result: CheckResult, problem: str) -> None:
-    checks = {"s": check(result, "off by 3")}
-    found = row(dataclasses.replace(FIX, checks=checks, correct=False))
+    found = row(checks={"s": check(result, "off by 3")}, correct=False)
     assert (found.status, sentence(found.problem)) == (Status.FAILED, problem)
     expected = None if result == CheckResult.UNSUPPORTED else Verdict.WRONG
     assert (found.verdict, found.time, found.over_parent) == (expected, None, None)
@@ -160,7 +143,6 @@ def test_what_does_not_build_says_so_first() -> None:
 
 
 def test_without_any_evidence_it_is_missing() -> None:
-    nothing = dataclasses.replace(FIX, checks={}, build=None)
     missing = dict.fromkeys(FIX.state, Status.MISSING)
-    bare = dataclasses.replace(nothing, state=missing)
+    bare = dataclasses.replace(FIX, checks={}, build=None, state=missing)
     assert standing(bare, "s") == (Status.MISSING, finding("missing.unmeasured", "not measured"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from made_evidence import check
 from made_records import build_of, built_kernel
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio, over_recordings
@@ -161,88 +162,87 @@ def build(*, spilled: int = 0, error: str = "", warnings: tuple[str, ...] = ()) 
     )
 
 
-def test_warnings_and_spills_fail_the_compiler_gate() -> None:
-    assert compiler_gate(build(), LIMITS).state == "passed"
-    assert sentence(compiler_gate(build(warnings=("w",)), LIMITS).why) == "w"
-    loose = Gates(allow_warnings=True, allow_spills=True)
-    assert sentence(compiler_gate(build(), loose).why) == "no warning, no spill"
-    none = msgspec.structs.replace(build(), kernels=())
-    assert sentence(compiler_gate(none, loose).why) == "nothing of it was compiled here"
-    allowed = compiler_gate(build(warnings=("w",)), loose)
-    assert (allowed.passed, sentence(allowed.why)) == (True, "allowed here: w")
-    assert compiler_gate(build(spilled=8), LIMITS).passed is False
-    allowed = compiler_gate(build(spilled=8), loose)
-    assert (allowed.passed, sentence(allowed.why)) == (
-        True,
-        "allowed here: 8 bytes of register spills",
-    )
-    assert sentence(compiler_gate(build(error="no\nmore"), LIMITS).why) == "no"
-    assert compiler_gate(None, LIMITS).passed is None
+@pytest.mark.parametrize(
+    ("built", "allowed", "passed", "why"),
+    [
+        (build(), False, True, "no warning, no spill"),
+        (build(), True, True, "no warning, no spill"),
+        (build(warnings=("w",)), False, False, "w"),
+        (build(warnings=("w",)), True, True, "allowed here: w"),
+        (build(spilled=8), False, False, "8 bytes of register spills"),
+        (build(spilled=8), True, True, "allowed here: 8 bytes of register spills"),
+        (build(error="no\nmore"), False, False, "no"),
+        (
+            msgspec.structs.replace(build(), kernels=()),
+            True,
+            True,
+            "nothing of it was compiled here",
+        ),
+        (None, False, None, "not collected"),
+    ],
+)
+def test_warnings_and_spills_fail_the_compiler_gate(
+    built: Build | None, allowed: bool, passed: bool | None, why: str
+) -> None:
+    gate = compiler_gate(built, Gates(allow_warnings=allowed, allow_spills=allowed))
+    assert (gate.passed, sentence(gate.why)) == (passed, why)
 
 
-def checked(status: CheckResult, why: str = "", error: float | None = None) -> Check:
-    return Check(status=status, why=why, max_abs=error, relative=None, fingerprint="")
+GOOD, OFF = check(), check(CheckResult.WRONG, "off by one")
+REFUSED = check(CheckResult.UNSUPPORTED, "S is no multiple of 64")
+LOST = "no longer supports t, which the ladder does not declare (drops)"
 
 
-def test_one_wrong_shape_fails_the_correctness_gate() -> None:
-    good = checked(CheckResult.CORRECT, error=1e-3)
-    bad = checked(CheckResult.WRONG, "off by one", 1.0)
-    refused = checked(CheckResult.UNSUPPORTED, "S is no multiple of 64")
-    assert (
-        sentence(correct_gate({"s": good, "t": refused}, "s").why)
-        == "max error 0.001 over 1 shapes"
-    )
-    assert sentence(correct_gate({"s": good, "t": bad}, "s").why) == "wrong at t: off by one"
-    assert correct_gate({"s": good, "t": refused}, "t").passed is False
-    assert correct_gate({}, "s").state == "open"
-    bare = Check(status=CheckResult.CORRECT, why="", max_abs=None, relative=None, fingerprint="")
-    assert sentence(correct_gate({"s": bare}, "s").why) == "max error not collected over 1 shapes"
+@pytest.mark.parametrize(
+    ("checks", "more", "passed", "why"),
+    [
+        ({"s": GOOD, "t": REFUSED}, {}, True, "max error 0.001 over 1 shapes"),
+        ({"s": with_error("correct")}, {}, True, "max error not collected over 1 shapes"),
+        ({"s": GOOD, "t": OFF}, {}, False, "wrong at t: off by one"),
+        ({"s": REFUSED, "t": GOOD}, {}, False, "unsupported at s: S is no multiple of 64"),
+        ({}, {}, None, "not collected"),
+        (
+            {"s": GOOD},
+            {"unchecked": ["t", "u"]},
+            True,
+            "max error 0.001 over 1 shapes, not checked at 2 others",
+        ),
+        ({"s": GOOD}, {"due": ["ragged"], "unchecked": ["t"]}, None, "not collected at ragged"),
+        ({"s": GOOD, "t": OFF}, {"due": ["ragged"]}, False, "wrong at t: off by one"),
+        ({"s": GOOD, "t": REFUSED}, {"given_up": ["t"]}, False, LOST),
+        (
+            {"s": GOOD, "t": REFUSED},
+            {"given_up": ["t"], "drops": ["t"]},
+            True,
+            "max error 0.001 over 1 shapes",
+        ),
+    ],
+)
+def test_a_step_is_right_at_all_shapes_that_it_does_not_declare_to_drop(
+    checks: dict[str, Check], more: dict[str, list[str]], passed: bool | None, why: str
+) -> None:
+    """What was not checked is told, and leaves open what is always checked."""
+    gate = correct_gate(checks, "s", **more)
+    assert (gate.passed, sentence(gate.why)) == (passed, why)
+    assert gate.binding
 
 
-def test_what_was_not_checked_is_told_and_leaves_open_what_is_always_checked() -> None:
-    good = checked(CheckResult.CORRECT, error=1e-3)
-    told = correct_gate({"s": good}, "s", unchecked=["t", "u"])
-    assert told.passed is True
-    assert sentence(told.why) == "max error 0.001 over 1 shapes, not checked at 2 others"
-    due = correct_gate({"s": good}, "s", due=["ragged"], unchecked=["t"])
-    assert (due.passed, due.binding) == (None, True)
-    assert sentence(due.why) == "not collected at ragged"
-    wrong = correct_gate({"s": good, "t": checked(CheckResult.WRONG, "off")}, "s", due=["ragged"])
-    assert wrong.passed is False
-
-
-def test_what_a_step_gives_up_must_be_declared() -> None:
-    good = checked(CheckResult.CORRECT, error=1e-3)
-    refused = checked(CheckResult.UNSUPPORTED, "S is no multiple of 64")
-    checks = {"s": good, "t": refused}
-    lost = ("t",)
-    hidden = correct_gate(checks, "s", lost)
-    assert hidden.passed is False
-    assert sentence(hidden.why) == "no longer supports t, which the ladder does not declare (drops)"
-    assert correct_gate(checks, "s", lost, drops=["t"]).passed is True
-
-
-def seen(value: float) -> Figure:
-    return Figure("x", "X", value, "u", "m")
-
-
-def test_predictions_are_confirmed_refuted_or_not_measurable() -> None:
-    factor = Prediction("x", (0.4, 0.6), None)
-    bounds = Prediction("x", None, (10, 20))
-    judged = [
-        judge_prediction(factor, seen(100), seen(50)),
-        judge_prediction(factor, seen(100), seen(70)),
-        judge_prediction(factor, None, seen(50)),
-        judge_prediction(bounds, None, seen(20)),
-        judge_prediction(bounds, seen(15), None),
-    ]
-    assert [j.result for j in judged] == [
-        "confirmed",
-        "refuted",
-        "not measurable",
-        "confirmed",
-        "not measurable",
-    ]
+@pytest.mark.parametrize(
+    ("factor", "before", "after", "result"),
+    [
+        (True, 100.0, 50.0, "confirmed"),
+        (True, 100.0, 70.0, "refuted"),
+        (True, None, 50.0, "not measurable"),
+        (False, None, 20.0, "confirmed"),
+        (False, 15.0, None, "not measurable"),
+    ],
+)
+def test_predictions_are_confirmed_refuted_or_not_measurable(
+    factor: bool, before: float | None, after: float | None, result: str
+) -> None:
+    said = Prediction("x", (0.4, 0.6), None) if factor else Prediction("x", None, (10, 20))
+    sides = (None if v is None else Figure("x", "X", v, "u", "m") for v in (before, after))
+    assert judge_prediction(said, *sides).result == result
 
 
 def test_the_output_that_decided_is_named() -> None:

@@ -8,11 +8,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from answers import not_none
-from made_evidence import check, step, together, with_timings
+from made_evidence import (
+    THEIR_TIMES,
+    TWO_STEPS,
+    check,
+    step,
+    together,
+    with_sessions,
+    with_timings,
+    with_variant,
+)
 from made_evidence import snapshot as by_hand
 from workbench.app.executor import Local
 from workbench.app.judge import named
@@ -210,11 +218,9 @@ def test_all_shapes_are_told_of_the_choice_and_not_of_a_step_behind_it() -> None
 
 def with_checks(timed: LadderEvidence, variant: str, **results: CheckResult) -> LadderEvidence:
     """With these results of a variant's checks by shape beside those that it has."""
-    there = timed.shapes["normal"]
-    own = there.variants[variant]
-    checks = {**own.checks, **{shape: check(result) for shape, result in results.items()}}
-    variants = {**there.variants, variant: replace(own, checks=checks)}
-    return replace(timed, shapes={**timed.shapes, "normal": replace(there, variants=variants)})
+    known = timed.shapes["normal"].variants[variant].checks
+    checks = {**known, **{shape: check(result) for shape, result in results.items()}}
+    return with_variant(timed, "normal", variant, checks=checks)
 
 
 def test_a_bug_that_a_check_shows_is_corrected_where_the_step_is_not_slower() -> None:
@@ -285,12 +291,9 @@ def test_a_bug_fix_is_right_at_unseen_shapes_and_no_faster_there(
     timed = by_hand(steps, {"normal": times})
     timed = with_checks(timed, "bad", normal=parent, ragged=CheckResult.WRONG)
     timed = with_checks(timed, "right", normal=CheckResult.CORRECT, ragged=CheckResult.CORRECT)
-    there = timed.shapes["normal"]
-    right = replace(
-        there.variants["right"], unseen=UnseenEvidence({"odd": check(drawn)}, "5eed", there)
-    )
-    own = replace(there, variants={**there.variants, "right": right})
-    (ladder,) = judge(replace(timed, shapes={**timed.shapes, "normal": own}), Config()).ladders
+    unseen = UnseenEvidence({"odd": check(drawn)}, "5eed", timed.shapes["normal"])
+    timed = with_variant(timed, "normal", "right", unseen=unseen)
+    (ladder,) = judge(timed, Config()).ladders
     good = drawn == CheckResult.CORRECT
     assert ladder.row("right").verdict == (Verdict.KEPT if good else Verdict.UNSEEN_SHAPE)
 
@@ -379,24 +382,17 @@ def test_both_rates_are_shown_where_some_shapes_are_traffic_and_others_arithmeti
 def test_a_step_that_is_not_profiled_can_be_slower_and_not_kept(
     time: float, expected: str, why: str
 ) -> None:
-    steps = [step("base", None), step("fix", "base")]
-    times = {"base": 20.0, "fix": time, "library": 15.0}
-    judged = judge(by_hand(steps, {"normal": times}, captured=False), Config())
+    times = {**THEIR_TIMES, "fix": time}
+    judged = judge(by_hand(TWO_STEPS, {"normal": times}, captured=False), Config())
     row = judged.row("fix")
     assert (row.verdict, verdict_words(row, judged)) == (expected, why)
 
 
 def test_a_card_that_was_slowed_down_at_a_shape_of_the_last_step_alone_is_told_of() -> None:
-    steps = [step("base", None), step("fix", "base")]
-    times = {"base": 20.0, "fix": 10.0, "library": 15.0}
-    found = by_hand(steps, {"normal": times, "large": times})
+    found = by_hand(TWO_STEPS, {"normal": THEIR_TIMES, "large": THEIR_TIMES})
     (known,) = found.shapes["large"].timings
-    sessions = tuple(
-        msgspec.structs.replace(session, throttled=1.0, reasons=("sw_power_cap",))
-        for session in known.timing.sessions
-    )
-    slowed = together(msgspec.structs.replace(known.timing, sessions=sessions))
-    judged = judge(with_timings(found, "large", slowed), Config())
+    slowed = with_sessions(known.timing, throttled=1.0, reasons=("sw_power_cap",))
+    judged = judge(with_timings(found, "large", together(slowed)), Config())
     assert [ladder.shape for ladder in judged.ladders] == ["normal"]
     (told,) = sentences(judged.warnings)
     assert told.startswith("the GPU was power-limited at large, in 100 % of the rounds")
@@ -421,11 +417,9 @@ def test_a_reference_that_is_in_some_shapes_alone_is_named_beside_their_mean() -
 
 
 def test_a_choice_that_was_timed_at_fewer_shapes_does_not_stand_in_for_the_one_before() -> None:
-    steps = [
-        *(step("base", None), step("fix", "base")),
-        *(step("choice", "base", chooses=("fix",)), step("newer", "choice", chooses=("fix",))),
-    ]
-    times = {"base": 20.0, "fix": 10.0, "choice": 10.0, "library": 15.0}
+    choices = [step("choice", "base", chooses=("fix",)), step("newer", "choice", chooses=("fix",))]
+    steps = [*TWO_STEPS, *choices]
+    times = {**THEIR_TIMES, "choice": 10.0}
     once = {"normal": {**times, "newer": 9.0}, "large": times}
     judged = judge(by_hand(steps, once), Config())
     assert judged.across is not None

@@ -15,6 +15,8 @@ import pytest
 import made_evidence
 from answers import not_none
 from made_evidence import (
+    THEIR_TIMES,
+    TWO_STEPS,
     check,
     session,
     snapshot,
@@ -23,6 +25,8 @@ from made_evidence import (
     together,
     with_series,
     with_timings,
+    with_variant,
+    wrongly_timed,
 )
 from workbench.evidence.records import GraphNode, Series, Session, Timing
 from workbench.judge.findings import finding, sentence, sentences
@@ -153,19 +157,20 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     assert rows == ["chained", "cold", "alone"]
 
 
-def test_what_is_faster_alone_is_claimed_by_its_ratio_in_turn() -> None:
-    found = judged(alone_of(100.0))
-    assert found.best is not None
-    assert found.best.claimed == found.best.over_fastest
-    assert "without other kernels; 1.25x counts" in plain(phrases.answer(found))
-
-
-def test_what_was_not_timed_alone_is_claimed_as_before() -> None:
-    found = judged(in_regimes(EARLY))
-    assert found.best is not None
-    assert found.best.claimed == found.best.over_fastest
-    assert "alone" not in plain(phrases.answer(found))
-    assert [r.key for r in timings.regimes(found.best).rows] == ["chained", "cold"]
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [(alone_of(100.0), "without other kernels; 1.25x counts"), (in_regimes(EARLY), "")],
+)
+def test_what_is_faster_alone_or_was_not_timed_alone_is_claimed_by_its_ratio_in_turn(
+    known: Timing, told: str
+) -> None:
+    found = judged(known)
+    best, said = not_none(found.best), plain(phrases.answer(found))
+    assert best.claimed == best.over_fastest
+    assert told in said
+    assert told or "alone" not in said
+    rows = [r.key for r in timings.regimes(best).rows]
+    assert rows == ["chained", "cold", *["alone"] * bool(told)]
 
 
 @pytest.mark.parametrize(
@@ -190,43 +195,29 @@ def test_a_step_that_is_not_faster_alone_is_not_kept(
 
 def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
     """It was timed before it was found to be wrong: it has no speed to confirm anything with."""
-    found = taken(in_regimes(EARLY, alone=9.7))
     said = (Prediction("time", (0.9, 1.1), None),)
     steps = (STEPS[0], msgspec.structs.replace(STEPS[1], predictions=said))
-    right = judge(dataclasses.replace(found, steps=steps), Config())
+    found = dataclasses.replace(taken(in_regimes(EARLY, alone=9.7)), steps=steps)
+    right = judge(found, Config())
     assert (right.score.confirmed, right.score.not_measurable) == (1, 0)
-    shape = found.shapes["s"]
-    early = shape.variants["fix11[early=1]"]
-    wrong = dataclasses.replace(
-        early, checks={"s": check(CheckResult.WRONG, "off by one")}, correct=False
-    )
-    shapes = {"s": dataclasses.replace(shape, variants={**shape.variants, early.variant: wrong})}
-    failed = judge(dataclasses.replace(found, steps=steps, shapes=shapes), Config())
+    off = {"s": check(CheckResult.WRONG, "off by one")}
+    failed = judge(with_variant(found, "s", "fix11[early=1]", checks=off, correct=False), Config())
     assert (failed.score.confirmed, failed.score.not_measurable) == (0, 1)
-    assert failed.row(early.variant).predictions[0].after is None
+    assert failed.row("fix11[early=1]").predictions[0].after is None
 
 
-def fix_is_zero(session: Session) -> Session:
-    """As if outputs of ``fix`` had been zeros in it."""
-    audits = (
-        msgspec.structs.replace(audit, why="all zero" if audit.variant == "fix" else "")
-        for audit in session.audits
-    )
-    return msgspec.structs.replace(session, audits=tuple(audits))
+# The table is of the newer timing, which has all steps but the baseline.
+FOUR_STEPS = [*TWO_STEPS, step("one", "base"), step("two", "base")]
+TIMES_OF_FOUR = {**THEIR_TIMES, "one": 9.0, "two": 8.0}
+IN_TWO_TIMINGS = snapshot(FOUR_STEPS, {"s": TIMES_OF_FOUR})
+OLDER = timing("s", THEIR_TIMES)
+NEWER = timing("s", {name: time for name, time in TIMES_OF_FOUR.items() if name != "base"})
 
 
 def test_who_testifies_is_of_the_timing_that_the_ratio_is_of() -> None:
-    """The table is of a newer timing, which has all steps but the baseline: the ratio of the first
-    step over it is of the older one, whose outputs were wrong.
-    """
-    steps = [step("base", None), *(step(name, "base") for name in ("fix", "one", "two"))]
-    times = {"base": 20.0, "fix": 10.0, "one": 9.0, "two": 8.0, REFERENCE: 15.0}
-    found = snapshot(steps, {"s": times})
-    older = timing("s", {name: times[name] for name in ("base", "fix", REFERENCE)})
-    wrong = tuple(map(fix_is_zero, older.sessions))
-    newer = timing("s", {name: value for name, value in times.items() if name != "base"})
-    timings = (together(msgspec.structs.replace(older, sessions=wrong)), together(newer))
-    row = judge(with_timings(found, "s", *timings), Config()).row("fix")
+    """The ratio of the first step over the baseline is of the older one: its outputs were wrong."""
+    timings = together(wrongly_timed(OLDER, "fix", len(OLDER.sessions))), together(NEWER)
+    row = judge(with_timings(IN_TWO_TIMINGS, "s", *timings), Config()).row("fix")
     assert row.over_parent is None
     why = "the outputs of timed calls of fix were wrong: it has no time"
     assert sentence(gate(row, "faster").why) == why
@@ -251,6 +242,7 @@ def test_one_session_decides_nothing() -> None:
     row = judged(in_regimes(EARLY, sessions=1, alone=9.7)).row("fix11[early=1]")
     assert row.verdict == Verdict.INCONCLUSIVE
     assert sentence(gate(row, "faster").why) == "one session: its interval is not collected"
+    assert speed_verdict(not_none(row.over_parent), Gates()) == Verdict.INCONCLUSIVE
 
 
 def test_a_call_that_adds_nothing_is_rejected() -> None:
@@ -309,8 +301,7 @@ def test_what_is_judged_at_another_shape_asks_for_nothing_here() -> None:
 
 
 def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
-    times = {"s": {"base": 20.0, "fix": 10.0, REFERENCE: 30.0}}
-    found = judge(snapshot([step("base", None), step("fix", "base")], times), Config())
+    found = judge(snapshot(TWO_STEPS, {"s": {**THEIR_TIMES, REFERENCE: 30.0}}), Config())
     row = found.row("fix")
     assert row.chained.fastest == REFERENCE
     assert not_none(row.over_fastest).ratio == pytest.approx(3.0)
@@ -346,35 +337,24 @@ def test_a_reference_that_is_slower_in_company_rejects() -> None:
 
 
 def test_a_ratio_of_other_sessions_than_the_table_says_so() -> None:
-    """The parent was not in the run that is newest and largest."""
-    steps = [step("base", None), *(step(name, "base") for name in ("fix", "one", "two"))]
-    times = {"base": 20.0, "fix": 10.0, "one": 9.0, "two": 8.0, REFERENCE: 15.0}
-    found = snapshot(steps, {"s": times})
-    older = timing("s", {name: times[name] for name in ("base", "fix", REFERENCE)})
-    newer = timing("s", {name: value for name, value in times.items() if name != "base"})
     timings = (
-        dataclasses.replace(together(older), file="older.json"),
-        dataclasses.replace(together(newer), file="newer.json"),
+        dataclasses.replace(together(OLDER), file="older.json"),
+        dataclasses.replace(together(NEWER), file="newer.json"),
     )
-    judged = judge(with_timings(found, "s", *timings), Config())
+    judged = judge(with_timings(IN_TWO_TIMINGS, "s", *timings), Config())
     assert judged.timing_file == "newer.json"
     (told,) = (text for text in sentences(judged.warnings) if text.startswith("times or ratios of"))
     assert told == ("times or ratios of another run (older.json): base, fix")
-    assert not any(
-        "times or ratios of" in text for text in sentences(judge(found, Config()).warnings)
-    )
+    at_once = sentences(judge(IN_TWO_TIMINGS, Config()).warnings)
+    assert not any("times or ratios of" in text for text in at_once)
 
 
 def test_what_was_wrong_while_it_was_timed_has_no_time_wherever_it_is_shown() -> None:
     """At a shape where no step is judged there are no gates: the mean over all shapes had it in."""
-    steps = [step("base", None), step("fix", "base")]
-    times = {name: {"base": 20.0, "fix": 10.0, REFERENCE: 15.0} for name in ("s", "t")}
-    found = snapshot(steps, times)
+    found = snapshot(TWO_STEPS, {"s": THEIR_TIMES, "t": THEIR_TIMES})
     right = judge(found, Config())
     assert [result.shape for result in not_none(right.across).shapes] == ["s", "t"]
-    known = found.shapes["t"].timings[0].timing
-    sessions = (fix_is_zero(known.sessions[0]), *known.sessions[1:])
-    wrong = msgspec.structs.replace(known, sessions=sessions)
+    wrong = wrongly_timed(found.shapes["t"].timings[0].timing, "fix")
     judged = judge(with_timings(found, "t", together(wrong)), Config())
     assert [result.shape for result in not_none(judged.across).shapes] == ["s"]
     told = "outputs of timed calls were wrong at t, so that there is no time: fix"
@@ -396,15 +376,8 @@ def test_a_reference_that_was_not_timed_is_told_and_no_witness() -> None:
 
 
 def test_a_reference_whose_timed_outputs_are_wrong_leaves_the_verdict_open() -> None:
-    times = {"base": 20.0, "fix": 10.0, REFERENCE: 15.0}
-    known = timing("s", times)
-    audits = [
-        msgspec.structs.replace(audit, why="all zero" if audit.variant == REFERENCE else "")
-        for audit in known.sessions[0].audits
-    ]
-    first = msgspec.structs.replace(known.sessions[0], audits=tuple(audits))
-    wrong = msgspec.structs.replace(known, sessions=(first, *known.sessions[1:]))
-    found = snapshot([step("base", None), step("fix", "base")], {"s": times})
+    wrong = wrongly_timed(timing("s", THEIR_TIMES), REFERENCE)
+    found = snapshot(TWO_STEPS, {"s": THEIR_TIMES})
     row = judge(with_timings(found, "s", together(wrong)), Config()).row("fix")
     reason = "the outputs of timed calls of library were wrong: it has no time"
     assert sentence(gate(row, "interference").why) == reason
@@ -547,12 +520,6 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
     assert sentence(absent.why) == "no error of the reference to compare with"
 
 
-def test_ratios_without_an_interval_are_no_verdict() -> None:
-    found = timing("s", {"fix11": 10.0, "fix11[early=1]": 5.0}, sessions=1)
-    row = judged(found).row("fix11[early=1]")
-    assert speed_verdict(not_none(row.over_parent), Gates()) == Verdict.INCONCLUSIVE
-
-
 def test_every_regime_is_in_the_json_with_its_ratios() -> None:
     data = json.loads(dumps(answers.ablation(judged(in_regimes(EARLY, alone=9.7)))))
     row = data["variants"][1]
@@ -570,18 +537,13 @@ def test_every_regime_is_in_the_json_with_its_ratios() -> None:
 def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
     def with_lost(drops: tuple[str, ...], parent_checked: bool = True) -> Ablation:
         found = taken(in_regimes(EARLY, alone=9.7))
-        shape = found.shapes["s"]
-        refused = check(CheckResult.UNSUPPORTED, "no")
         odd = {"odd": check()} if parent_checked else {}
-        variants = {
-            name: dataclasses.replace(each, checks={"s": check(), **odd})
-            for name, each in shape.variants.items()
-        }
-        own = variants["fix11[early=1]"]
-        variants["fix11[early=1]"] = dataclasses.replace(own, checks={"s": check(), "odd": refused})
+        for name in found.shapes["s"].variants:
+            found = with_variant(found, "s", name, checks={"s": check(), **odd})
+        refused = {"s": check(), "odd": check(CheckResult.UNSUPPORTED, "no")}
+        found = with_variant(found, "s", "fix11[early=1]", checks=refused)
         steps = (STEPS[0], msgspec.structs.replace(STEPS[1], drops=drops))
-        shapes = {"s": dataclasses.replace(shape, variants=variants)}
-        return judge(dataclasses.replace(found, shapes=shapes, steps=steps), Config())
+        return judge(dataclasses.replace(found, steps=steps), Config())
 
     hidden = with_lost(()).rows[1]
     assert hidden.shapes_dropped == ("odd",)
@@ -595,17 +557,19 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
     assert gate(with_lost(("odd",), parent_checked=False).rows[1], "correct").passed is True
 
 
-def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
-    """The table has other sessions, in which the reference was faster."""
+def in_two_runs(later: Mapping[str, float], spread: float) -> Ablation:
+    """All steps but the last were timed first, and then the last one beside its parent."""
     parents = {"base": None, "slow": "base", "fix": "base", "last": "fix"}
     steps = [step(name, parent) for name, parent in parents.items()]
-    times = {"base": 20.0, "slow": 30.0, "fix": 10.0, REFERENCE: 15.0}
-    found = snapshot(steps, {"s": {**times, "last": 9.0}}, REFERENCE)
-    first = together(timing("s", times, reference=REFERENCE, spread=0.0))
-    times = {"fix": 10.0, "last": 9.0, REFERENCE: 18.0}
-    later = together(timing("s", times, reference=REFERENCE, spread=0.0))
-    found = with_timings(found, "s", first, later)
-    judged = judge(found, Config())
+    first = {**THEIR_TIMES, "slow": 30.0}
+    found = snapshot(steps, {"s": {**first, "last": 9.0}}, REFERENCE, spread=spread)
+    runs = (timing("s", times, reference=REFERENCE, spread=spread) for times in (first, later))
+    return judge(with_timings(found, "s", *map(together, runs)), Config())
+
+
+def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
+    """The table has other sessions, in which the reference was faster."""
+    judged = in_two_runs({"fix": 10.0, "last": 9.0, REFERENCE: 18.0}, spread=0.0)
     assert judged.across is not None
     (at,) = judged.across.shapes
     assert judged.across.variant == "last"
@@ -613,31 +577,20 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
         (9.0, 18.0)
     )
     assert not_none(at.speedup_over_fastest).ratio == pytest.approx(2.0)
-    row = judged.row("last")
-    assert row.over_baseline is None
+    assert judged.row("last").over_baseline is None
     told = plain(phrases.answer(judged))
     assert "its speed relative to base (20.0 µs) is not collected." in told
 
 
-def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_clearly_faster() -> (
-    None
-):
-    parents = {"base": None, "slow": "base", "fix": "base", "last": "fix"}
-    steps = [step(name, parent) for name, parent in parents.items()]
-    times = {"base": 20.0, "slow": 30.0, "fix": 10.0, REFERENCE: 15.0}
-    found = snapshot(steps, {"s": {**times, "last": 9.0}}, REFERENCE, spread=0.01)
-    first = together(timing("s", times, reference=REFERENCE, spread=0.01))
-
-    def best(microseconds: float) -> str:
-        # It is kept over its parent, which was slower that day.
-        later = {"fix": 11.0, "last": microseconds, REFERENCE: 15.0}
-        second = together(timing("s", later, reference=REFERENCE, spread=0.01))
-        judged = judge(with_timings(found, "s", first, second), Config())
-        assert judged.row("last").verdict == Verdict.KEPT
-        return not_none(judged.best).variant
-
-    assert best(9.999) == "fix"
-    assert best(9.5) == "last"
+@pytest.mark.parametrize(("microseconds", "best"), [(9.999, "fix"), (9.5, "last")])
+def test_the_best_is_one_that_was_timed_beside_the_baseline_unless_another_is_clearly_faster(
+    microseconds: float, best: str
+) -> None:
+    """The last step is kept over its parent, which was slower that day."""
+    later = {"fix": 11.0, "last": microseconds, REFERENCE: 15.0}
+    judged = in_two_runs(later, spread=0.01)
+    assert judged.row("last").verdict == Verdict.KEPT
+    assert not_none(judged.best).variant == best
 
 
 def test_a_row_has_ratios_of_the_method_of_its_time() -> None:
