@@ -139,29 +139,6 @@ def test_tools_say_what_they_take_and_which_only_read() -> None:
     assert len(text) / 4 <= 1200, "tokens"
 
 
-def test_what_a_tool_cannot_do_is_an_error_with_its_exit_code() -> None:
-    async def asked(client: Client) -> list[Any]:
-        calls: list[tuple[str, dict[str, Any]]] = [
-            ("advise", {"name": "fix99"}),
-            ("advise", {"name": "fix2", "studdy": "attention"}),
-            ("step", {"name": "fix3", "quick": "yes"}),
-            ("step", {"name": "fix3"}),
-            ("nosuch", {}),
-        ]
-        return [await client.call_tool(*each) for each in calls]
-
-    missing, misspelt, mistyped, wrong, nosuch = with_client(asked)
-    for refused in (missing, misspelt, mistyped, nosuch):
-        assert refused.is_error
-        assert refused.structured_content["exit_code"] == 2
-        assert refused.structured_content["error"]["code"] == "usage"
-    assert "did you mean 'study'" in misspelt.structured_content["error"]["hint"]
-    assert not wrong.is_error
-    assert wrong.structured_content["verdict"] == "wrong"
-    assert wrong.structured_content["exit_code"] == 1
-    assert json.loads(wrong.content[0].text) == wrong.structured_content
-
-
 def test_a_try_is_quick_unless_it_is_asked_not_to_be() -> None:
     tool = mcp.TOOLS["try"]
     assert "--quick" in mcp.typed(tool, {"source": "a.py"})
@@ -221,32 +198,40 @@ def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
 
 
 def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
-    async def asked(client: Client) -> list[str]:
-        calls: list[tuple[str, dict[str, Any]]] = [
-            ("advise", {"name": "fix2"}),
-            ("diff", {"before": "fix1", "after": "fix2"}),
-            ("advise", {"name": "fix99"}),
-            ("show", {"name": "--help"}),
-            ("new", {"name": "a", "parent": "fix99", "change": "c"}),
-            ("show", {"name": "a\0b"}),
-            ("show", {"name": "x" * 200_000}),
-            ("step", {"name": "fix3"}),
-        ]
-        return [(await client.call_tool(*call)).content[0].text for call in calls]  # type: ignore[union-attr]
+    """Of a verb that fails the answer is the error, with its exit code."""
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("advise", {"name": "fix2"}),
+        ("diff", {"before": "fix1", "after": "fix2"}),
+        ("step", {"name": "fix3"}),
+        ("advise", {"name": "fix99"}),
+        ("advise", {"name": "fix2", "studdy": "attention"}),
+        ("step", {"name": "fix3", "quick": "yes"}),
+        ("nosuch", {}),
+        ("show", {"name": "--help"}),
+        ("new", {"name": "a", "parent": "fix99", "change": "c"}),
+        ("show", {"name": "a\0b"}),
+        ("show", {"name": "x" * 200_000}),
+    ]
 
-    advised, compared, unknown, option, *refused, step = with_client(asked)
+    async def asked(client: Client) -> list[Any]:
+        return [await client.call_tool(*call) for call in calls]
+
+    answers = with_client(asked)
+    advised, compared, wrong, *refused = (answer.structured_content for answer in answers)
+    assert [answer.is_error for answer in answers] == [False] * 3 + [True] * len(refused)
+    assert [json.loads(a.content[0].text) for a in answers[:3]] == [advised, compared, wrong]
+    assert max(len(answer.content[0].text) for answer in answers) <= brief.LIMIT
     capsys.readouterr()
     assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
-    assert json.loads(advised) == {**json.loads(capsys.readouterr().out), "exit_code": 0}
-    assert json.loads(compared)["after"] == "fix2"
-    assert json.loads(unknown)["error"]["code"] == "usage"
-    assert "--help" in json.loads(option)["error"]["message"]
-    assert json.loads(step)["verdict"] == "wrong"
-    told = [json.loads(each)["error"] for each in refused]
-    assert "unknown step 'fix99'" in told[0]["message"]
-    assert told[0]["code"] == "usage"
-    assert all("too many letters" in each["message"] for each in told[1:])
-    assert max(map(len, (advised, compared, unknown, *refused, step))) <= brief.LIMIT
+    assert advised == {**json.loads(capsys.readouterr().out), "exit_code": 0}
+    assert compared["after"] == "fix2"
+    assert (wrong["verdict"], wrong["exit_code"]) == ("wrong", 1)
+    assert {(each["error"]["code"], each["exit_code"]) for each in refused} == {("usage", 2)}
+    _, misspelt, _, _, option, parent, *letters = (each["error"] for each in refused)
+    assert "did you mean 'study'" in misspelt["hint"]
+    assert "--help" in option["message"]
+    assert "unknown step 'fix99'" in parent["message"]
+    assert all("too many letters" in each["message"] for each in letters)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -179,25 +179,24 @@ def test_tests_stop_where_a_signal_ends_a_verb(monkeypatch: Patch, failures: int
     assert bool(session.shouldstop) is bool(failures)
 
 
-def test_help_loads_nothing_heavy() -> None:
-    code = (
-        "import sys; from workbench.cli.main import main; main(['--help']);"
-        "heavy = {'pandas', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
-        "sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+@pytest.mark.parametrize(
+    ("words", "heavy"),
+    [
+        (["--help"], {"pandas", "torch", "ncu_report", "jinja2"}),
+        (["list", "--json", *HERE], {"pandas", "numpy", "torch", "ncu_report", "jinja2"}),
+        (["ablate", *HERE], {"pandas", "numpy", "jinja2"}),
+    ],
+)
+def test_what_needs_nothing_heavy_loads_nothing_heavy(words: list[str], heavy: set[str]) -> None:
+    """That takes half as long to import as all else takes."""
+    code = "import sys; from workbench.cli.main import main; code = main(sys.argv[1:]);"
+    code += f"sys.exit(str({heavy} & set(sys.modules)) if {heavy} & set(sys.modules) else code)"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def test_list_loads_nothing_heavy_and_no_step_is_its_own_parent() -> None:
-    code = (
-        "import sys; from workbench.cli.main import main; main(['list', '--json', *sys.argv[1:]]);"
-        "heavy = {'pandas', 'numpy', 'torch', 'ncu_report', 'jinja2'} & set(sys.modules);"
-        "sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *HERE], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    baseline, *others = json.loads(done.stdout)["studies"][0]["variants"]
+def test_no_step_is_its_own_parent(capsys: Capsys) -> None:
+    baseline, *others = json_of(capsys, "list", *HERE)["studies"][0]["variants"]
     assert (baseline["variant"], baseline["parent"]) == ("baseline", None)
     assert all(each["parent"] != each["variant"] for each in others)
 
@@ -371,11 +370,3 @@ def test_an_evidence_id_stands_for_its_study_shape_and_variant(capsys: Capsys) -
     argv = ["diff", f"{at}fix6", "softmax/4096x8192/fused", "--project", str(FIXTURE)]
     assert main(argv) == 2
     assert "different studies or shapes" in capsys.readouterr().err
-
-
-def test_a_recorded_ladder_is_printed_without_numpy_and_pandas() -> None:
-    """They take half as long to import as all else takes."""
-    script = "import sys; from workbench.cli.main import main; code = main(sys.argv[1:]); "
-    script += "sys.exit(code or not {'numpy', 'pandas', 'jinja2'}.isdisjoint(sys.modules))"
-    command = [sys.executable, "-c", script, "ablate", "--project", str(FIXTURE)]
-    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -245,10 +245,12 @@ def test_a_prediction_after_a_run_that_was_cut_short_is_not_prior(
     assert noted(folder) == [("fix1", Known.TIMED)]
 
 
+TIMES = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
+TIMED = snapshot([step("baseline", None), step("fix1", "baseline")], TIMES)
+
+
 def test_the_report_says_how_often_a_shape_was_timed() -> None:
-    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
-    found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
-    told = recorded(judge(found, Config()))
+    told = recorded(judge(TIMED, Config()))
     assert told == ("Runs: 1 timing run at this size, 1 from before the journal.")
     journal = Journal(
         sessions=(
@@ -257,7 +259,7 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
             entry("elsewhere.json", "another shape", fix1=1.0),
         )
     )
-    found = dataclasses.replace(found, journal=journal)
+    found = dataclasses.replace(TIMED, journal=journal)
     counted = recordings(found, "s")
     assert (counted.noted, counted.kept, counted.unnoted, counted.total) == (2, 1, 0, 2)
     assert recorded(judge(found, Config())).endswith("the medians of 1 others are kept.")
@@ -265,14 +267,12 @@ def test_the_report_says_how_often_a_shape_was_timed() -> None:
 
 def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
     """Those of other sources, of another shape, and that were cut short are not."""
-    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
-    found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
-    alone = not_none(judge(found, Config()).claimed)
+    alone = not_none(judge(TIMED, Config()).claimed)
     assert alone.ratio == pytest.approx(2.0)
     assert (alone.recordings, alone.later_low) == (1, None)
-    told = plain(answer(judge(found, Config())))
+    told = plain(answer(judge(TIMED, Config())))
     assert "The interval covers this run only." in told
-    prints = dict(found.shapes["s"].timings[0].timing.fingerprints)
+    prints = dict(TIMED.shapes["s"].timings[0].timing.fingerprints)
     other = structs.replace(entry("b.json", "s", fix1=1.0, library=2.1), fingerprints=prints)
     journal = Journal(
         sessions=(
@@ -283,7 +283,7 @@ def test_all_recordings_of_the_same_sources_are_in_what_is_claimed() -> None:
             structs.replace(other, file="s.json"),
         )
     )
-    found = dataclasses.replace(found, journal=journal, between=0.01)
+    found = dataclasses.replace(TIMED, journal=journal, between=0.01)
     claimed = not_none(judge(found, Config()).claimed)
     assert claimed.ratio == pytest.approx(4.2**0.5)
     assert (claimed.recordings, claimed.gpus) == (2, 2)
@@ -305,11 +305,9 @@ def test_a_gpu_without_recordings_of_its_own_has_the_largest_known_spread() -> N
 
 def test_what_was_cut_short_is_counted_and_told() -> None:
     """Who ends a run when its sessions displease, and begins again, has recorded twice."""
-    times = {"s": {"baseline": 4.0, "fix1": 1.0, "library": 2.0}}
-    found = snapshot([step("baseline", None), step("fix1", "baseline")], times)
     ended = structs.replace(entry("b.json", "s", fix1=1.0, library=1.2), cut_short=True)
     journal = Journal(sessions=(ended, entry("s.json", "s", fix1=1.0, library=2.0)))
-    judged = judge(dataclasses.replace(found, journal=journal), Config())
+    judged = judge(dataclasses.replace(TIMED, journal=journal), Config())
     assert (judged.recordings.total, judged.recordings.cut_short) == (2, 1)
     assert recorded(judged) == ("Runs: 2 timing runs at this size; 1 cut short and not kept.")
 

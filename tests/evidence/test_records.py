@@ -321,11 +321,6 @@ def test_of_a_process_that_acts_for_another(monkeypatch: Patch) -> None:
     assert provenance(Environment()).command == "python -m benchmarks.models 'b?'"
 
 
-def test_of_another_machine() -> None:
-    given = ["workbench", "check", "fix1"]
-    assert provenance(Environment(), command=given).command == "workbench check fix1"
-
-
 # The values that a file of a schema may have, where they are words of a list. A value that goes
 # makes older files unreadable: then raise the ``schema`` of the record and add a line here.
 CHANGES = """async-copy balance barriers bulk-copy cache-hints choose coalesce early fuse less-work

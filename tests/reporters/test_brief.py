@@ -362,29 +362,23 @@ def test_an_answer_says_why_ncu_profiled_nothing(
     assert told["error"]["code"] == "ncu.permission"
 
 
-def test_a_slow_step_is_provisional_and_not_profiled(loop: Loop, capsys: Capsys) -> None:
+@pytest.mark.parametrize(
+    ("words", "code", "verdict", "times"),
+    [
+        (["far"], 1, "slower", 1),
+        (["near", "--quick"], 5, "kept", 1),
+        (["bad"], 1, "wrong", 0),  # nor is its parent timed again
+    ],
+)
+def test_a_slow_wrong_or_quick_step_is_not_profiled(
+    words: list[str], code: int, verdict: str, times: int, loop: Loop, capsys: Capsys
+) -> None:
+    """A verdict of few sessions is provisional."""
     gpu, here = loop
-    told = answer(capsys, "ablate", "far", *here, code=1)
-    assert (told["verdict"], told["provisional"]) == ("slower", True)
-    assert sessions(gpu) == [3]
-    assert gpu.captured == []
-
-
-def test_quick_stops_at_the_first_verdict(loop: Loop, capsys: Capsys) -> None:
-    gpu, here = loop
-    told = answer(capsys, "ablate", "near", "--quick", *here, code=5)
-    assert (told["verdict"], told["provisional"]) == ("kept", True)
-    assert sessions(gpu) == [3]
-    assert gpu.captured == []
-
-
-def test_a_wrong_step_is_not_timed(loop: Loop, capsys: Capsys) -> None:
-    gpu, here = loop
-    told = answer(capsys, "ablate", "bad", *here, code=1)
-    assert told["verdict"] == "wrong"
-    assert "provisional" not in told
-    assert gpu.timed == []  # nor is its parent again
-    assert gpu.checked == ["bad"]
+    told = answer(capsys, "ablate", *words, *here, code=code)
+    assert (told["verdict"], told.get("provisional", False)) == (verdict, bool(times))
+    assert (sessions(gpu), len(gpu.timed), gpu.captured) == ([3], times, [])
+    assert verdict != "wrong" or gpu.checked == ["bad"]
 
 
 def test_a_step_is_measured_at_the_shape_where_it_is_judged(loop: Loop, capsys: Capsys) -> None:
