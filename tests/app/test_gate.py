@@ -65,7 +65,7 @@ kernel = cuda.kernel("{name}.cu", "scale")
 def run(x):  # without torch, which takes seconds to import
     kernel[x.numel() // 256 + 1, 256](x, x.new(), x.numel())
 """
-CU = "kernels/scale/baseline.cu"
+CU, MODULE_FILE = "kernels/scale/baseline.cu", "kernels/scale/baseline.py"
 
 
 @pytest.fixture
@@ -99,8 +99,12 @@ def gate(gate_by_workers: Any, builds_here: None) -> Any:
     return gate_by_workers
 
 
+def rows(told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {change["variant"]: change for change in told["studies"][0]["changes"]}
+
+
 def verdicts(told: Mapping[str, Any]) -> dict[str, str]:
-    return {c["variant"]: c["verdict"] for c in told["studies"][0]["changes"]}
+    return {name: change["verdict"] for name, change in rows(told).items()}
 
 
 # ---- tier 0 --------------------------------------------------------------------------------
@@ -120,9 +124,7 @@ def test_comments_and_lines_are_the_same_without_measuring(
     assert why["fast"].startswith("its sources are the same")
 
 
-def test_bisect_finds_the_commit_that_broke_a_variant(
-    scale: Repository, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bisect_finds_the_commit_that_broke_a_variant(scale: Repository, capfd: Capsys) -> None:
     """The right one, past a commit that has none of that name, beside a bisect of the user's."""
     fast = "kernels/scale/fast.cu"
     scale.git("tag", "good")
@@ -152,41 +154,41 @@ def test_bisect_finds_the_commit_that_broke_a_variant(
     ]
 
 
-def test_other_words_for_the_same_code(scale: Repository, gate: Any) -> None:
-    """The compiler says that it is the same."""
-    scale.edit(CU, "2 * x[i]", "x[i] * 2.0f")
-    code, told = gate("HEAD~1")
-    assert (code, verdicts(told)) == (0, {"baseline": "same", "fast": "same"})
-    assert told["studies"][0]["changes"][0]["why"]["message"].startswith(
-        "its machine code is the same"
-    )
-
-
 def test_other_code_is_found(scale: Repository, gate_by_workers: Any) -> None:
     scale.edit(CU, "2 * x[i]", "x[i] / 3")
     code, told = gate_by_workers("HEAD~1", "HEAD")
     assert code == 5
-    change = told["studies"][0]["changes"][0]
+    change = rows(told)["baseline"]
     assert (change["verdict"], change["cause"], change["tier"]) == ("cannot tell", "source", 0)
     assert {m["what"] for m in change["differences"]} >= {"machine_code"}
 
 
-def test_the_same_kernel_launched_otherwise_is_not_the_same(scale: Repository, gate: Any) -> None:
-    scale.edit("kernels/scale/baseline.py", "// 256 + 1", "// 256 + 2")
-    code, told = gate("HEAD~1")
-    assert (code, verdicts(told)["baseline"]) == (5, "cannot tell")
-    assert [m["what"] for m in told["studies"][0]["changes"][0]["differences"]] == ["host_code"]
+UNDEFINED = 'error: identifier "y" is undefined'
 
 
-def test_what_no_longer_compiles_is_broken(scale: Repository, gate: Any) -> None:
-    scale.edit(CU, "2 * x[i]", "2 * y[i]")
-    code, told = gate("HEAD~1")
-    assert (code, verdicts(told)) == (1, {"baseline": "broken", "fast": "same"})
-    change = told["studies"][0]["changes"][0]
-    assert change["why"]["message"].endswith(
-        'scale/baseline.cu(3): error: identifier "y" is undefined'
-    )
-    assert [moved["what"] for moved in change["differences"]] == ["compiles"]
+@pytest.mark.parametrize(
+    ("edit", "code", "verdict", "why", "differences"),
+    [
+        ((CU, "2 * x[i]", "x[i] * 2.0f"), 0, "same", "its machine code is the same", []),
+        ((MODULE_FILE, "256 + 1", "256 + 2"), 5, "cannot tell", "it needs meas", ["host_code"]),
+        ((CU, "2 * x[i]", "2 * y[i]"), 1, "broken", f"baseline.cu(3): {UNDEFINED}", ["compiles"]),
+    ],
+)
+def test_a_change_of_code_or_launch_is_told_by_the_compiler(
+    edit: tuple[str, str, str],
+    code: int,
+    verdict: str,
+    why: str,
+    differences: list[str],
+    scale: Repository,
+    gate: Any,
+) -> None:
+    scale.edit(*edit)
+    found, told = gate("HEAD~1")
+    assert (found, verdicts(told)) == (code, {"baseline": verdict, "fast": "same"})
+    change = rows(told)["baseline"]
+    assert why in change["why"]["message"]
+    assert [moved["what"] for moved in change["differences"]] == differences
 
 
 def test_a_kernel_in_a_file_of_another_name_is_the_same(scale: Repository, gate: Any) -> None:
@@ -204,7 +206,7 @@ def test_a_package_that_is_not_here_breaks_nothing(scale: Repository, gate: Any)
     scale.edit("kernels/scale/fast.py", "from", "import no_such_package\n\nfrom")
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)["fast"]) == (5, "cannot tell")
-    assert "needs no_such_package" in told["studies"][0]["changes"][1]["why"]["message"]
+    assert "needs no_such_package" in rows(told)["fast"]["why"]["message"]
 
 
 def test_a_study_that_comes_goes_or_cannot_be_read(scale: Repository, gate: Any) -> None:
@@ -221,7 +223,7 @@ def test_a_study_that_comes_goes_or_cannot_be_read(scale: Repository, gate: Any)
     scale.commit("no Python")
     code, told = gate("HEAD~1", "HEAD")
     assert (code, verdicts(told)) == (1, {"more": "broken"})  # once, and not of each variant
-    change, last = told["studies"][0]["changes"][0], len(study.read_text().splitlines())
+    change, last = rows(told)["more"], len(study.read_text().splitlines())
     assert f":gpu/kernels/more/study.py:{last} could not be imported" in change["why"]["message"]
     assert gate("HEAD", "HEAD~1")[0] == 5
 
@@ -393,34 +395,28 @@ def judged(before: AtCommit, after: AtCommit, timed: TimedPair | None = None) ->
 
 
 @pytest.mark.parametrize(
-    ("changed", "fact"),
+    ("changed", "warnings", "fact"),
     [
-        ({"registers": 40}, ""),
-        ({"registers": 49}, " (registers 32 → 49 of k)"),
-        ({"registers": 8}, " (registers 32 → 8 of k)"),
-        ({"spill_store_bytes": 8}, " (spills, bytes 0 → 8 of k)"),
-        ({"shared_bytes": 1024}, ""),
+        ({"registers": 40}, (), ""),
+        ({"registers": 49}, (), " (registers 32 → 49 of k)"),
+        ({"registers": 8}, (), " (registers 32 → 8 of k)"),
+        ({"spill_store_bytes": 8}, (), " (spills, bytes 0 → 8 of k)"),
+        ({"shared_bytes": 1024}, (), ""),
+        ({}, ("declared but never used",), " (warnings 0 → 1)"),
     ],
 )
-def test_without_a_measurement_nothing_is_slower(changed: dict[str, int], fact: str) -> None:
+def test_without_a_measurement_nothing_is_slower(
+    changed: dict[str, int], warnings: tuple[str, ...], fact: str
+) -> None:
     """What the compiler says stands beside it: fewer spills for more registers may be faster."""
-    found = judged(at("a", kernels=kernel()), at("b", kernels=kernel("b", **changed)))
+    after = at("b", kernels=kernel("b", **changed), warnings=warnings)
+    found = judged(at("a", kernels=kernel()), after)
     assert (found.verdict, found.cause, found.tier) == (Move.CANNOT_TELL, Cause.SOURCE, 0)
     assert sentence(found.why) == f"its machine code is another: it needs measuring{fact}"
     assert len(found.differences) == 2  # and its machine code
 
 
-def test_a_warning_more_is_a_fact() -> None:
-    after = at("b", kernels=kernel("b"), warnings=("declared but never used",))
-    found = judged(at(kernels=kernel()), after)
-    assert (found.verdict, "(warnings 0 → 1)" in sentence(found.why)) == (Move.CANNOT_TELL, True)
-
-
 # ---- rules ---------------------------------------------------------------------------------
-def rows(told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {change["variant"]: change for change in told["studies"][0]["changes"]}
-
-
 def test_a_change_does_not_choose_the_rules_it_is_judged_by(
     scale: Repository, gate: Any, bench: type[Bench]
 ) -> None:
@@ -478,20 +474,21 @@ def test_other_texts_are_no_other_rules(scale: Repository, gate: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instructions", "move"),
-    [(1.05, Move.SLOWER), (0.95, Move.FASTER), (1.004, Move.CANNOT_TELL)],
+    ("instructions", "read", "move"),
+    [
+        (1.05, 1.0, Move.SLOWER),
+        (0.95, 1.0, Move.FASTER),
+        (1.004, 1.0, Move.CANNOT_TELL),
+        (1.2, 0.5, Move.CANNOT_TELL),  # they move both ways
+    ],
 )
-def test_counters_against_their_noise(instructions: float, move: Move) -> None:
-    before = at("a", kernels=kernel(), figures=figure(100.0))
-    after = at("b", kernels=kernel("b"), figures=figure(100.0 * instructions))
+def test_counters_against_their_noise(instructions: float, read: float, move: Move) -> None:
+    before, after = (
+        at(code, kernels=kernel(code), figures=figure(100.0 * one) | figure(other, "dram_read"))
+        for code, one, other in (("a", 1.0, 1.0), ("b", instructions, read))
+    )
     found = judged(before, after)
     assert (found.verdict, found.tier, found.cause) == (move, 1, Cause.SOURCE)
-
-
-def test_counters_that_move_both_ways_tell_nothing() -> None:
-    before = at("a", kernels=kernel(), figures=figure(1.0) | figure(1.0, "dram_read"))
-    after = at("b", kernels=kernel("b"), figures=figure(1.2) | figure(0.5, "dram_read"))
-    assert judged(before, after).verdict == Move.CANNOT_TELL
 
 
 def ratio(value: float, spread: float) -> Ratio:
@@ -668,7 +665,7 @@ def test_both_commits_are_timed_in_the_same_sessions(
     found, told = gate("HEAD~1")
     assert (found, verdicts(told)) == (code, {"baseline": "same", "fast": verdict})
     assert [plan.timed for plan in bench.asked] == [("baseline", "fast__base", "fast")]
-    change = told["studies"][0]["changes"][1]
+    change = rows(told)["fast"]
     assert change["tier"] == 2
     assert change["timed"]["before_us"] == pytest.approx(10.0, rel=0.01)
     assert change["timed"]["ratio"]["low"] < 10.0 / now < change["timed"]["ratio"]["high"]
@@ -683,7 +680,7 @@ def test_what_is_wrong_while_it_is_timed_is_broken_and_not_faster(
     bench.wrong = {"fast"}
     code, told = gate("HEAD~1")
     assert (code, verdicts(told)) == (1, {"baseline": "same", "fast": "broken"})
-    change = told["studies"][0]["changes"][1]
+    change = rows(told)["fast"]
     assert (change["why"]["message"], change["timed"]) == (
         "wrong while it was timed: all zero",
         None,
@@ -700,7 +697,7 @@ def test_counters_of_both_commits_are_compared(
     assert (code, verdicts(told)) == (1, {"baseline": "same", "fast": "slower"})
     (plan,) = bench.asked
     assert (plan.timed, plan.captured) == ((), ("fast__base", "fast"))
-    change = told["studies"][0]["changes"][1]
+    change = rows(told)["fast"]
     assert (change["tier"], change["cause"], change["timed"]) == (1, "source", None)
     by_counters = {
         m["what"]: m["after"] > m["before"] for m in change["differences"] if m["tier"] == 1
@@ -842,7 +839,7 @@ def test_a_slowdown_on_a_gpu(scale: Repository, gate_by_workers: Any) -> None:
     scale.edit("kernels/scale/fast.cu", "extern", "// nothing\nextern")
     code, told = gate_by_workers("HEAD~2")
     assert (code, verdicts(told)) == (1, {"baseline": "slower", "fast": "same"})
-    change = told["studies"][0]["changes"][0]
+    change = rows(told)["baseline"]
     assert (change["tier"], change["cause"]) == (2, "source")
     assert {m["tier"] for m in change["differences"]} == {0, 1, 2}
     assert change["timed"]["ratio"]["high"] < 1

@@ -34,8 +34,11 @@ def binary(text: str, folder: Path) -> bytes:
     return bytes(Source(source, "scale", {}, ()).compile("sm_90a")[1].code)
 
 
+Cubin = Callable[..., Path]
+
+
 @pytest.fixture
-def cubin(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+def cubin(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Cubin:
     def compiled(name: str, text: str = SOURCE) -> Path:
         (path := tmp_path / f"{name}.cubin").write_bytes(
             binary(text, tmp_path_factory.getbasetemp())
@@ -45,7 +48,7 @@ def cubin(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     return compiled
 
 
-def test_two_builds_of_one_source_are_the_same(cubin: Callable[..., Path]) -> None:
+def test_two_builds_of_one_source_are_the_same(cubin: Cubin) -> None:
     shifted = f"// another line\n\n{SOURCE}"
     (kernel,) = code_of_binaries(cubin("one"), cubin("other", shifted)).kernels
     assert kernel.kernel == "scale"
@@ -72,7 +75,7 @@ def test_a_change_of_the_source_is_found_in_its_machine_code(
     assert {kind for kind in kinds if after.get(kind, 0) > before.get(kind, 0)} == kinds
 
 
-def test_cubins_on_the_command_line(cubin: Callable[..., Path], capsys: Capsys) -> None:
+def test_cubins_on_the_command_line(cubin: Cubin, capsys: Capsys) -> None:
     files = [str(cubin("one")), str(cubin("other", SOURCE.replace("1.0f", "3.0f")))]
     assert main(["diff", *files, "--sass"]) == 0
     text = capsys.readouterr().out
@@ -84,7 +87,7 @@ def test_cubins_on_the_command_line(cubin: Callable[..., Path], capsys: Capsys) 
     assert (kernel["same"], kernel["summary"], kernel["counts"]["constant"]) == (False, "", 1)
 
 
-def test_what_is_no_cubin(tmp_path: Path, cubin: Callable[..., Path], capsys: Capsys) -> None:
+def test_what_is_no_cubin(tmp_path: Path, cubin: Cubin, capsys: Capsys) -> None:
     (tmp_path / "text.cubin").write_text("ELF?")
     assert main(["diff", str(cubin("one")), str(tmp_path / "text.cubin")]) == 2
     assert "text.cubin is no CUDA binary" in capsys.readouterr().err
@@ -93,7 +96,7 @@ def test_what_is_no_cubin(tmp_path: Path, cubin: Callable[..., Path], capsys: Ca
 
 
 def test_a_cut_cubin_and_a_missing_tool(
-    cubin: Callable[..., Path], tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+    cubin: Cubin, tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     whole = cubin("one")
     (cut := tmp_path / "cut.cubin").write_bytes(whole.read_bytes()[:900])

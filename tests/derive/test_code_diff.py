@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from answers import Patch
 from workbench.app.kernel_code import listing_of
 from workbench.derive import code_diff
 from workbench.derive.code_diff import CodeChange, CodeDiff, machine_code_diff, summary
@@ -81,7 +82,7 @@ def test_a_planted_change_is_called_what_it_is(
 
 
 def test_codes_that_are_too_long_are_cut_where_both_have_a_line_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
 ) -> None:
     long = tuple(f"FADD R{i % 7}, R1, {i % 5}" for i in range(60))
     code = (*long, "BAR.SYNC 0x0", *long)

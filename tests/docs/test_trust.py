@@ -6,7 +6,6 @@ import json
 import math
 import random
 import re
-import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -20,8 +19,8 @@ from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row, studies
 from benchmarks.honest.corpus import points
 from tools import story
 
-from answers import Patch, not_none
-from standin import Run, StandIn
+from answers import Capsys, Patch, not_none
+from standin import StandIn
 from workbench.derive.speedup import over_sessions
 from workbench.judge.findings import sentence
 from workbench.judge.gates import REFEREE
@@ -102,29 +101,6 @@ def test_looking_again_has_the_price_that_is_told() -> None:
 
 # ---- sizes.md
 VARIANT = "fix30"
-LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192, 16384]
-REFERENCES = [r.name for r in find_workspace(ROOT).study("attention").ladder.references]
-
-
-def made_up(run: Run) -> float:
-    found = re.search(r"S(\d+)", run.shape)
-    length = int(found[1]) if found else 2048
-    wide = 2 if re.search("[dD]128", run.shape) else 1
-    return (3 + wide * length**2 / 8000) * {VARIANT: 1.0, "fa4": 1.1}.get(run.variant, 1.25)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """The attention study without its evidence."""
-    shutil.copytree(ROOT / "kernels" / "attention", tmp_path / "kernels" / "attention")
-    ladder = tmp_path / "ablations" / "attention" / "ablation.toml"
-    ladder.parent.mkdir(parents=True)
-    shutil.copy(ROOT / ladder.relative_to(tmp_path), ladder)
-    (tmp_path / "workbench.toml").write_text('study = "attention"\n')
-    return tmp_path
-
-
-SIZES = (ROOT / "docs" / "sizes.md").read_text()
 
 
 def part(text: str, study: str) -> list[list[str]]:
@@ -198,7 +174,7 @@ def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
 
 
 def test_honest_kernels_are_measured_in_parts(
-    tmp_path: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     measured: list[str] = []
     monkeypatch.setattr(honest, "Local", lambda: SimpleNamespace(gpu=Gpu("H200", "580", "9.0")))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from answers import Capsys, error_of
+from answers import Capsys, Patch, error_of
 from made_evidence import session as timed_session
 from workbench.app import report, try_
 from workbench.app.new import add_agents, new_step, new_workspace
@@ -32,7 +32,7 @@ factor = [0.8, 0.9]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: Patch) -> Path:
     made = make(tmp_path / "ws", {"baseline": GOOD, "fix1": GOOD})
     with (made / "ablations/scale/ablation.toml").open("a") as file:
         file.write(PREDICTION)
@@ -124,7 +124,7 @@ def test_of_two_that_keep_a_study_at_once_the_second_is_refused(root: Path) -> N
 
 
 def test_a_study_that_was_half_kept_is_kept_by_the_same_command(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: Patch
 ) -> None:
     into, keep = of_keep(root)
     rename = Path.rename
@@ -181,7 +181,7 @@ def test_no_lock_is_taken_elsewhere() -> None:
     ],
 )
 def test_a_file_system_without_locks_is_reported(
-    number: int, code: int, said: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capsys
+    number: int, code: int, said: str, root: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     """A lock that fails for any other reason is an error."""
 

@@ -16,6 +16,7 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from answers import Capsys
 from property_cases import examples
 from workbench import bounds
 from workbench.cli.main import main
@@ -188,9 +189,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def test_a_report_of_zeros_without_end_is_refused(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_of_zeros_without_end_is_refused(folder: Path, capsys: Capsys) -> None:
     path = folder / "bomb.ncu-repz"
     path.write_bytes(bomb(1))
     before = peak()
@@ -273,7 +272,7 @@ def test_groups_are_sorted_whatever_their_times_are(times: list[float | None]) -
     assert [g.launches[0].index for g in groups(shuffled)] == order
 
 
-def test_the_json_of_a_foreign_report_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_a_foreign_report_is_json(capsys: Capsys) -> None:
     assert main(["show", os.fspath(SMALL), "--json"]) == 0
 
     def refuse(name: str) -> None:

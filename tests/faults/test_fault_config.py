@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import error_of
+from answers import Capsys, Patch, error_of
 from property_cases import examples
 from workbench.cli.main import main
 from workspaces import GOOD, ROOT, make
 
-Capture = pytest.CaptureFixture[str]
 CONFIG = (ROOT / "workbench.toml").read_text().replace('"attention"', '"scale"')
 LADDER = """schema_version = 1
 title = "Scaling"
@@ -72,7 +71,7 @@ def write(root: Path, *, config: str = CONFIG, ladder: str = LADDER) -> None:
     (root / "ablations" / "scale" / "ablation.toml").write_text(ladder, encoding="utf-8")
 
 
-def fails(capsys: Capture, root: Path, *words: str, verb: str = "list") -> None:
+def fails(capsys: Capsys, root: Path, *words: str, verb: str = "list") -> None:
     """The verb ends in exit code 2, and a message and hint with all words."""
     code = main([verb, "--project", str(root)])
     out, err = capsys.readouterr()
@@ -81,7 +80,7 @@ def fails(capsys: Capture, root: Path, *words: str, verb: str = "list") -> None:
         assert word in err
 
 
-def test_the_files_of_these_tests_are_right(root: Path, capsys: Capture) -> None:
+def test_the_files_of_these_tests_are_right(root: Path, capsys: Capsys) -> None:
     assert main(["list", "--project", str(root)]) == 0
 
 
@@ -89,7 +88,7 @@ def test_the_files_of_these_tests_are_right(root: Path, capsys: Capture) -> None
 @pytest.mark.parametrize("value", ["inf", "nan", "-1", "0", "1e9", "1e400", "9" * 400, "true"])
 @pytest.mark.parametrize("key", ["gates.min_speedup", "timing.seconds", "limits.seconds_per_step"])
 def test_a_number_out_of_its_range_is_named(
-    key: str, value: str, root: Path, capsys: Capture
+    key: str, value: str, root: Path, capsys: Capsys
 ) -> None:
     table, _, name = key.partition(".")
     write(root, config=f'study = "scale"\n[{table}]\n{name} = {value}\n')
@@ -98,7 +97,7 @@ def test_a_number_out_of_its_range_is_named(
 
 @pytest.mark.parametrize("value", ["10_000_000", "9" * 400, "0", "-3", "2000.0"])
 @pytest.mark.parametrize("key", ["sessions", "rounds"])
-def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsys: Capture) -> None:
+def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsys: Capsys) -> None:
     write(root, config=f'study = "scale"\n[timing]\n{key} = {value}\n')
     fails(capsys, root, "workbench.toml", f"'timing.{key}'")
 
@@ -119,7 +118,7 @@ def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsy
         ("x = 1987-13-45", ["not valid TOML"]),
     ],
 )
-def test_odd_settings_are_named(text: str, words: list[str], root: Path, capsys: Capture) -> None:
+def test_odd_settings_are_named(text: str, words: list[str], root: Path, capsys: Capsys) -> None:
     write(root, config=text)
     fails(capsys, root, "workbench.toml", *words)
 
@@ -133,7 +132,7 @@ BOUNDS = {"[1]": ("'step 'b'.prediction 1.",), "[true, 2]": ("'step 'b'.predicti
     ["[nan, 1]", "[0, nan]", "[1, inf]", "[-inf, 1]", "[-2, 1]", "[2, 1]", "[1]", "[true, 2]"],
 )
 def test_bounds_of_a_prediction_are_finite_and_in_order(
-    pair: str, table: str, root: Path, capsys: Capture
+    pair: str, table: str, root: Path, capsys: Capsys
 ) -> None:
     ladder = LADDER.replace("factor = [0.4, 0.6]", f"{table} = {pair}")
     write(root, ladder=ladder)
@@ -153,7 +152,7 @@ def test_bounds_of_a_prediction_are_finite_and_in_order(
     ],
 )
 def test_a_key_has_values_of_its_type(
-    line: str, values: list[str], words: str, root: Path, capsys: Capture
+    line: str, values: list[str], words: str, root: Path, capsys: Capsys
 ) -> None:
     for value in values:
         write(root, ladder=LADDER.replace(line, f"{line.partition(' = ')[0]} = {value}"))
@@ -188,7 +187,7 @@ KINDS = {
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("file", ["workbench.toml", "ablations/scale/ablation.toml"])
 def test_what_is_no_file_is_an_error(
-    file: str, how: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    file: str, how: str, tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     """Not silently another workspace: also where it is looked for from a folder below."""
     root = make(tmp_path / "ws", {"baseline": GOOD})
@@ -199,7 +198,7 @@ def test_what_is_no_file_is_an_error(
 
 
 @pytest.mark.parametrize("how", ["folder", "FIFO", "loop", "dangling"])
-def test_a_variant_that_is_no_file_is_told(how: str, tmp_path: Path, capsys: Capture) -> None:
+def test_a_variant_that_is_no_file_is_told(how: str, tmp_path: Path, capsys: Capsys) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD, "b": GOOD})
     spoil(root / "kernels" / "scale" / "b.py", how)
     fails(capsys, root, "ablation.toml names 'b'", "b.py", KINDS[how])
@@ -247,7 +246,7 @@ def quoted(text: str) -> str:
     return f'"{inside}"'
 
 
-def settles(capsys: Capture, root: Path, file: str) -> None:
+def settles(capsys: Capsys, root: Path, file: str) -> None:
     """``list`` ends well, or in exit code 2 and a message that names the file."""
     code = main(["list", "--project", str(root)])
     out, err = capsys.readouterr()
@@ -263,7 +262,7 @@ def settles(capsys: Capture, root: Path, file: str) -> None:
 
 @settings(max_examples=examples(80, many=5000))
 @given(text=spoilt(CONFIG) | spoilt(LADDER))
-def test_any_line_changed_is_read_or_named(text: str, root: Path, capsys: Capture) -> None:
+def test_any_line_changed_is_read_or_named(text: str, root: Path, capsys: Capsys) -> None:
     is_ladder = "[[" in text or "schema_version" in text
     write(root, **{"ladder" if is_ladder else "config": text})
     settles(capsys, root, "ablation.toml" if is_ladder else "workbench.toml")
@@ -276,7 +275,7 @@ def test_any_line_changed_is_read_or_named(text: str, root: Path, capsys: Captur
     ladder=st.booleans(),
 )
 def test_any_bytes_are_read_or_named(
-    data: bytes, cut: int, ladder: bool, root: Path, capsys: Capture
+    data: bytes, cut: int, ladder: bool, root: Path, capsys: Capsys
 ) -> None:
     write(root)
     path = root / ("ablations/scale/ablation.toml" if ladder else "workbench.toml")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from answers import Capsys, Patch
 from workbench.app import doctor
 from workbench.cli.main import main
 from workbench.cuda.includes import expand_includes
@@ -35,7 +36,6 @@ from workspaces import (
     recorded_report,
 )
 
-Capture = pytest.CaptureFixture[str]
 SHAPE = "b2h8s512d64"
 REPORT = recorded_report(CAUSAL, "fix10")
 OTHER = RAW
@@ -56,7 +56,7 @@ Run = Callable[..., Told]
 
 
 @pytest.fixture
-def run(capsys: Capture) -> Run:
+def run(capsys: Capsys) -> Run:
     def verb(*arguments: object) -> Told:
         return Told(main([str(each) for each in arguments]), *capsys.readouterr())
 
@@ -260,7 +260,7 @@ def test_a_command_in_a_hint_can_be_pasted(tmp_path: Path, run: Run) -> None:
 
 
 def test_an_unreadable_report_is_made_readable(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, monkeypatch: Patch
 ) -> None:
     path = tmp_path / "a b.ncu-repz"
     shutil.copy(OTHER, path)
@@ -303,9 +303,7 @@ def test_doctor_looks_at_what_hints_name_it_for(run: Run) -> None:
     assert "doctor" in building.worker_stopped(ended).hint
 
 
-def test_doctor_is_as_good_as_what_it_says_of_ncu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_is_as_good_as_what_it_says_of_ncu(tmp_path: Path, monkeypatch: Patch) -> None:
     """Its folder on PATH is found."""
     tool = tmp_path / "ncu"
     tool.write_text("#!/bin/sh\necho 'Version 2026.1.0.0 (build 1)'\n")

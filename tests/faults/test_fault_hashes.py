@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import error_of, json_of, text_of
+from answers import Capsys, error_of, json_of, text_of
 from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import BadCapture
@@ -89,9 +89,7 @@ def test_a_report_that_is_another_costs_its_variants_their_captures_alone(
     assert all(v.capture for v in shapes["b4h16s2048d128"].variants.values() if v.index)
 
 
-def test_ablate_says_so_and_goes_on(
-    workspace: Path, report: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ablate_says_so_and_goes_on(workspace: Path, report: Path, capsys: Capsys) -> None:
     report.write_bytes(OTHER.read_bytes())
     where = ["--project", str(workspace), "--shape", SHAPE]
     rows = json_of(capsys, "ablate", *where)["variants"]
@@ -110,9 +108,7 @@ def test_ablate_says_so_and_goes_on(
         assert (answer["capture"], len(answer["damage"])) == ("damaged", 1)
 
 
-def test_list_says_so_too(
-    workspace: Path, report: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_list_says_so_too(workspace: Path, report: Path, capsys: Capsys) -> None:
     report.write_bytes(OTHER.read_bytes())
     told = text_of(capsys, "list", project=workspace)
     assert (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of
+from answers import Capsys, Patch, error_of
 from workbench.cli import list as listing
 from workbench.cli.main import main, worded
 from workbench.derive.figures import added
@@ -23,19 +23,19 @@ REPORT = recorded_report(CAUSAL, "fix10")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def fails(capsys: pytest.CaptureFixture[str], arguments: list[str], *needed: str) -> str:
+def fails(capsys: Capsys, arguments: list[str], *needed: str) -> str:
     told = error_of(capsys, *arguments)
     for words in needed:
         assert words in told, told
     return told
 
 
-def test_what_is_no_file_is_no_report(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_file_is_no_report(here: Path, capsys: Capsys) -> None:
     os.mkfifo(here / "pipe.ncu-rep")
     (here / "dangling.ncu-rep").symlink_to("nowhere")
     (here / "loop.ncu-rep").symlink_to("loop.ncu-rep")
@@ -44,9 +44,7 @@ def test_what_is_no_file_is_no_report(here: Path, capsys: pytest.CaptureFixture[
         assert f"did you mean '{name}" not in told
 
 
-def test_a_file_named_like_a_variant_is_none_of_its(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_named_like_a_variant_is_none_of_its(here: Path, capsys: Capsys) -> None:
     for name in ("fix1", "fix2"):
         (here / name).write_text("notes")
     assert main(["show", "fix1", "--project", str(FIXTURE)]) == 0
@@ -67,9 +65,7 @@ def test_what_the_system_refuses_has_a_hint_that_fits_or_none(number: int, hint:
     assert lacks.exit_code == 3
 
 
-def test_a_missing_package_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_package_is_named(monkeypatch: Patch, capsys: Capsys) -> None:
     def missing(options: object) -> None:
         raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
 

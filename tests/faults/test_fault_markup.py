@@ -10,13 +10,13 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-import pytest
 from hypothesis import Phase, example, given, settings
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console
 
 import pages
+from answers import Capsys
 from hostile_texts import WORST, steering, texts
 from property_cases import examples
 from workbench.cli.main import complain
@@ -126,7 +126,7 @@ def test_nothing_steers_a_terminal(text: str) -> None:
     assert printable(printable(text)) == printable(text)
 
 
-def test_errors_are_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_made_printable(capsys: Capsys) -> None:
     complain(UsageError(WORST, hint=WORST, ran=WORST))
     told = capsys.readouterr().err
     assert told.startswith("error: ")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import both_of, error_of, json_of, text_of
+from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from property_cases import examples
 from standin import StandIn
 from workbench.cli.main import main
@@ -41,13 +41,12 @@ from workbench.study.workspace import find_workspace
 from workbench.words import Phase
 from workspaces import GOOD, make
 
-Capture = pytest.CaptureFixture[str]
 RUN = "def run(x):\n    return x\n"
 
 
 # ---- build ---------------------------------------------------------------------------------
 def test_build_goes_on_after_a_crash_a_hang_and_an_exit(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     """What does not hang has all the time that a busy machine takes."""
     allowed = Worker.allowed
@@ -86,9 +85,7 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(
         assert f"error: {name}: " in err
 
 
-def test_ctrl_c_in_a_check_is_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
+def test_ctrl_c_in_a_check_is_no_answer(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     make(tmp_path, {}, {"baseline": RUN, "fix": RUN})
     StandIn(monkeypatch, lambda run: 1.0)
 
@@ -168,9 +165,7 @@ def test_every_variant_has_its_own_result_whoever_breaks_the_worker(
     assert worker.started <= 1 + broken
 
 
-def test_a_worker_that_comes_to_no_variant_is_an_error(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_comes_to_no_variant_is_an_error(study: Study, monkeypatch: Patch) -> None:
     broken = Broken(error=ErrorText(kind="OSError", message="OSError: no such thing"))
     monkeypatch.setattr(building, "run_worker", lambda *given: ended([broken], ""))
     with pytest.raises(ToolFailed, match="the worker stopped: OSError: no such thing"):
@@ -178,7 +173,7 @@ def test_a_worker_that_comes_to_no_variant_is_an_error(
 
 
 def test_building_says_what_it_needs_and_why(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
     monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])
@@ -187,7 +182,7 @@ def test_building_says_what_it_needs_and_why(
 
 
 def test_kernels_of_one_name_are_told_apart(
-    tmp_path: Path, builds_here: None, capsys: Capture
+    tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
     module = """from workbench import cuda
 
@@ -208,7 +203,7 @@ def run(x):
 
 
 def test_shared_memory_of_a_build_is_said_to_be_static(
-    tmp_path: Path, builds_here: None, capsys: Capture
+    tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
     assert "static shared B" in text_of(capsys, "build", "--markdown", project=tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import error_of
+from answers import Capsys, error_of
 from workbench.cli.main import main
 from workspaces import copy_of_fixture
 
@@ -20,9 +20,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-def test_parts_have_folders_of_their_own(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parts_have_folders_of_their_own(workspace: Path, capsys: Capsys) -> None:
     assert main(["report", "--html", "--project", str(workspace)]) == 0
     whole = workspace / "reports" / "transpose"
     before = contents(whole)
@@ -38,9 +36,7 @@ def test_parts_have_folders_of_their_own(
         assert contents(whole) == before
 
 
-def test_all_steps_by_name_are_the_whole(
-    workspace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_steps_by_name_are_the_whole(workspace: Path, capsys: Capsys) -> None:
     from workbench.study.workspace import find_workspace
 
     steps = [step.variant for step in find_workspace(workspace).study().ladder.steps]

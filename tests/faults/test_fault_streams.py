@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from answers import both_of, json_of
+from answers import Capsys, Patch, both_of, json_of
 from property_cases import examples
 from workbench.app import show
 from workbench.cli.main import main
@@ -106,9 +106,7 @@ def test_a_full_stdout_is_said(tmp_path: Path) -> None:
     assert "Exception ignored" not in done.stderr
 
 
-def test_reports_without_a_common_kernel_end_alike(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reports_without_a_common_kernel_end_alike(monkeypatch: Patch, capsys: Capsys) -> None:
     monkeypatch.setattr(show, "match", lambda before, _: match(before, ()))
     command = ["diff", str(REPORT), str(REPORT)]
     assert main(command) == main([*command, "--json"]) == 2
@@ -118,14 +116,12 @@ def test_reports_without_a_common_kernel_end_alike(
 
 
 @pytest.fixture
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def outside(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_outside_a_workspace_users_files_are_kept(
-    outside: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_outside_a_workspace_users_files_are_kept(outside: Path, capsys: Capsys) -> None:
     for name in ("OPTIMIZATION_REPORT.md", "report.html", "roofline-dark.svg"):
         (outside / name).write_text("mine")
     told = both_of(capsys, "report", "fix1")
@@ -143,9 +139,7 @@ def test_outside_a_workspace_users_files_are_kept(
     assert (written / "roofline-dark.svg").read_text() == "mine"
 
 
-def test_a_folder_that_takes_nothing_costs_only_the_report(
-    outside: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_that_takes_nothing_costs_only_the_report(outside: Path, capsys: Capsys) -> None:
     (copy_of_fixture(outside) / "reports").write_text("a file where a folder is wanted")
     told = both_of(capsys, "ablate", "fix1", code=3)
     assert "| fix1" in told.out
@@ -155,7 +149,7 @@ def test_a_folder_that_takes_nothing_costs_only_the_report(
 
 
 def test_outside_a_workspace_nothing_is_written_but_where_it_is_asked_for(
-    outside: Path, capsys: pytest.CaptureFixture[str]
+    outside: Path, capsys: Capsys
 ) -> None:
     assert main(["ablate", "fix1"]) == 0
     first, *_, last = capsys.readouterr().err.splitlines()
@@ -165,7 +159,7 @@ def test_outside_a_workspace_nothing_is_written_but_where_it_is_asked_for(
 
 
 def test_what_is_measured_outside_a_workspace_says_where_it_goes(
-    outside: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    outside: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.run.machine.can_measure", lambda: True)
     monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: Gpu("NVIDIA H200", "1", "9.0"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import both_of, error_of
+from answers import Capsys, Patch, both_of, error_of
 from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -20,14 +20,12 @@ from workbench.study.sources import source_files, source_texts
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, STUDY, make
 
-Capture = pytest.CaptureFixture[str]
-
 
 def study_file(root: Path) -> Path:
     return root / "kernels" / "scale" / "study.py"
 
 
-def list_fails(capsys: Capture, root: Path, *words: str) -> None:
+def list_fails(capsys: Capsys, root: Path, *words: str) -> None:
     """``list --json`` ends in exit code 2 and a message with all words, in its JSON as well."""
     code = main(["list", "--json", "--project", str(root)])
     out, err = capsys.readouterr()
@@ -56,16 +54,14 @@ def list_fails(capsys: Capture, root: Path, *words: str) -> None:
     ],
 )
 def test_a_study_that_raises_or_exits_is_named_with_its_line(
-    text: str, words: list[str], tmp_path: Path, capsys: Capture
+    text: str, words: list[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).write_text(text + STUDY)
     list_fails(capsys, tmp_path, *words)
 
 
-def test_an_endless_import_is_stopped(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_import_is_stopped(tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     import signal
 
     monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 0.2)
@@ -78,7 +74,7 @@ def test_an_endless_import_is_stopped(
 
 
 def test_an_import_that_catches_the_first_stop_gets_another(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 0.1)
     monkeypatch.setattr("workbench.bounds.STUDY_AGAIN_SECONDS", 0.1)
@@ -133,7 +129,7 @@ def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, tmp_path:
     ],
 )
 def test_odd_parts_of_a_study_are_named(
-    old: str, new: str, words: list[str], tmp_path: Path, capsys: Capture
+    old: str, new: str, words: list[str], tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).write_text(STUDY.replace(old, new))
@@ -149,7 +145,7 @@ def test_odd_parts_of_a_study_are_named(
         ("return Work(flops=float('nan'), bytes=1, dtype='')", "flops and bytes as numbers"),
     ],
 )
-def test_a_work_that_fails_is_named(body: str, told: str, tmp_path: Path, capsys: Capture) -> None:
+def test_a_work_that_fails_is_named(body: str, told: str, tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).write_text(STUDY.partition("    return Work")[0] + f"    {body}\n")
     study = find_workspace(tmp_path).study()
@@ -172,7 +168,7 @@ def test_a_tolerance_that_fails_is_named(tmp_path: Path) -> None:
 
 
 # ---- files that are no text, or no files -----------------------------------------------------
-def test_a_study_that_is_not_utf_8_is_named_with_the_byte(tmp_path: Path, capsys: Capture) -> None:
+def test_a_study_that_is_not_utf_8_is_named_with_the_byte(tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).write_bytes(b"# caf\xe9\n" + STUDY.encode())
     list_fails(capsys, tmp_path, "study.py is not UTF-8: byte 0xe9 at offset 5", "save the file")
@@ -180,7 +176,7 @@ def test_a_study_that_is_not_utf_8_is_named_with_the_byte(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("name", ["bad.py", "bad.cu"])
 def test_a_source_that_is_not_utf_8_costs_only_its_variant(
-    name: str, tmp_path: Path, capsys: Capture
+    name: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD, "bad": GOOD})
     path = tmp_path / "kernels" / "scale" / name
@@ -198,7 +194,7 @@ def test_a_source_that_is_not_utf_8_costs_only_its_variant(
     assert f"error: bad: {name}" in err
 
 
-def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capture) -> None:
+def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     study_file(tmp_path).unlink()
     study_file(tmp_path).mkdir()
@@ -209,7 +205,7 @@ def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capture) -> Non
 
 # ---- names that leave the folder -------------------------------------------------------------
 def test_sources_outside_of_the_study_are_not_read_and_do_not_compile(
-    tmp_path: Path, capsys: Capture
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     outside = tmp_path / "secret.cuh"
     outside.write_text("#define SECRET 2\n")
@@ -238,7 +234,7 @@ def test_sources_outside_of_the_study_are_not_read_and_do_not_compile(
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", ".hidden", "a\\b", "x" * 300])
 @pytest.mark.parametrize("kind", ["step", "reference"])
 def test_a_variant_is_called_as_a_file_of_its_folder(
-    kind: str, name: str, tmp_path: Path, capsys: Capture
+    kind: str, name: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path, {"baseline": GOOD})
     path = tmp_path / "ablations" / "scale" / "ablation.toml"
@@ -248,7 +244,7 @@ def test_a_variant_is_called_as_a_file_of_its_folder(
 
 
 @pytest.mark.parametrize("name", ["../scale", "scale/../scale", "/", ".."])
-def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Capture) -> None:
+def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     (tmp_path / "workbench.toml").write_text(f'study = "{name}"')
     code = main(["build", "--arch", "sm_0", "--study", name, "--project", str(tmp_path)])
@@ -259,7 +255,7 @@ def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Capt
 
 @pytest.mark.parametrize("value", ["None", "[1]", "{[]: 1}", "1 + n", "(1, 2)", "b'x'"])
 def test_parameters_that_are_no_values_are_named(
-    value: str, tmp_path: Path, capsys: Capture
+    value: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     module = f"from workbench import cuda\nn = 1\nparams = cuda.params(warps={value})\n"
     make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
@@ -275,7 +271,7 @@ def test_parameters_that_are_no_values_are_named(
      ("../../x", "evidence is kept under it: leave out '/'")],
 )  # fmt: skip
 def test_a_parameter_has_a_value_that_a_name_and_json_can_have(
-    value: str, hint: str, tmp_path: Path, capsys: Capture
+    value: str, hint: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     default = '"a"' if "/" in value else "1.0"
     module = f"from workbench import cuda\nparams = cuda.params(rate={default})\n"
@@ -344,7 +340,7 @@ def test_any_bytes_in_a_variant_leave_the_study_readable(drawn: Path, data: byte
 
 
 @pytest.mark.slow
-def test_what_ends_the_process_of_a_trial_has_its_line(tmp_path: Path, capsys: Capture) -> None:
+def test_what_ends_the_process_of_a_trial_has_its_line(tmp_path: Path, capsys: Capsys) -> None:
     """In a worker of its own, and in a file that it imports."""
     (tmp_path / "x.py").write_text("import helper\ndef f(x):\n    helper.go()\n")
     (tmp_path / "helper.py").write_text("import ctypes\ndef go():\n    ctypes.string_at(0)\n")

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from answers import both_of, text_of
+from answers import Capsys, Patch, both_of, text_of
 from hostile_texts import WORST, steering, texts
 from property_cases import examples
 from workbench.cli import show
@@ -26,15 +26,13 @@ from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
 
-Capture = pytest.CaptureFixture[str]
-SHAPE = "b2h8s512d64"
 REPORT = recorded_report(CAUSAL, "fix10")
 RED = "\x1b[31m\u202ered"
 SHOWN = "\\x1b[31m\\u202ered"
 ABROAD = ["--project", str(FIXTURE)]
 
 
-def refused(capsys: Capture, arguments: list[str]) -> str:
+def refused(capsys: Capsys, arguments: list[str]) -> str:
     """What is said in exit code 2, by an error and a hint and nothing else."""
     out, err = both_of(capsys, *arguments, code=2)
     assert out == ""
@@ -68,13 +66,13 @@ def refused(capsys: Capture, arguments: list[str]) -> str:
     ],
 )
 def test_what_was_typed_is_said_printable(
-    arguments: list[str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     refused(capsys, arguments)
 
 
-def test_the_escapes_are_shown_and_not_left_out(capsys: Capture) -> None:
+def test_the_escapes_are_shown_and_not_left_out(capsys: Capsys) -> None:
     assert f"No such command '{SHOWN}'" in refused(capsys, [RED])
 
 
@@ -88,7 +86,7 @@ WORDS |= texts.map("--{}".format)
 @example(["show", "fix1", "--top", WORST])
 @example(["show", "--", WORST])
 @example(["list", f"--{WORST}"])
-def test_no_command_line_steers_the_terminal(capsys: Capture, arguments: list[str]) -> None:
+def test_no_command_line_steers_the_terminal(capsys: Capsys, arguments: list[str]) -> None:
     verb, *rest = arguments
     code = main([verb, *rest, *ABROAD])
     out, err = capsys.readouterr()
@@ -107,7 +105,7 @@ IDS = texts | st.tuples(texts, texts, texts).map("/".join)
 @example("show", ["attention/b2h8s512d64/fix10@20260101", "fix10"])
 @example("show", [f"attention/{WORST}/fix10"])
 @example("try", ["\0/file"])
-def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: list[str]) -> None:
+def test_a_brief_answer_is_one_line_of_json(capsys: Capsys, verb: str, names: list[str]) -> None:
     code = main([verb, "--brief", *ABROAD, "--", *names])
     out = capsys.readouterr().out
     assert code in (0, 1, 2, 5)
@@ -121,7 +119,7 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capture, verb: str, names: l
 @settings(max_examples=examples(20, many=500))
 @given(texts)
 @example(WORST)
-def test_no_progress_steers_the_terminal(capsys: Capture, text: str) -> None:
+def test_no_progress_steers_the_terminal(capsys: Capsys, text: str) -> None:
     """Where stderr is no terminal, and where it is one."""
     error = ErrorText(kind=text, message=text)
     with Progress(captures=2) as progress:
@@ -138,14 +136,14 @@ def test_no_progress_steers_the_terminal(capsys: Capture, text: str) -> None:
     assert not steering(screen.getvalue().replace("\x1b[0m", ""))
 
 
-def test_a_hint_of_usage_leads_to_the_help(capsys: Capture) -> None:
+def test_a_hint_of_usage_leads_to_the_help(capsys: Capsys) -> None:
     for arguments in (["nosuch"], ["show"], ["list", "--nosuch"]):
         told = refused(capsys, arguments)
         (command,) = re.findall(r"hint: `workbench (.*)` lists arguments and options", told)
         assert "Usage: workbench" in text_of(capsys, *command.split())
 
 
-def test_no_verb_is_answered_by_the_help(capsys: Capture) -> None:
+def test_no_verb_is_answered_by_the_help(capsys: Capsys) -> None:
     assert main([]) in (0, 2)
     told = capsys.readouterr()
     assert "Usage: workbench" in told.out + told.err
@@ -153,7 +151,7 @@ def test_no_verb_is_answered_by_the_help(capsys: Capture) -> None:
 
 
 def test_show_says_names_of_a_report_printable(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     """Of file, kernel and GPU."""
     own = tmp_path / f"{RED}.ncu-repz"
@@ -171,7 +169,7 @@ def test_show_says_names_of_a_report_printable(
     assert "x1b[31m" in out
 
 
-def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capture) -> None:
+def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capsys) -> None:
     root = copy_of_fixture(tmp_path)
     path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "variants/fix10.json"
     why = "b.cu does not compile\n/workbench/kernels/attention/b.cu(3): error: \x1b[2J"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from answers import error_of, not_none
+from answers import Capsys, Patch, error_of, not_none
 from property_cases import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
@@ -95,7 +95,7 @@ def evidence(workspace: Path) -> EvidenceFolder:
     return EvidenceFolder(workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name)
 
 
-def lock(monkeypatch: pytest.MonkeyPatch, locked: Path) -> None:
+def lock(monkeypatch: Patch, locked: Path) -> None:
     """A folder that may not be listed, whoever runs the tests."""
     listing = os.listdir
 
@@ -117,7 +117,7 @@ def lock(monkeypatch: pytest.MonkeyPatch, locked: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["ablate", "list", "report"])
 def test_an_unreadable_timings_folder_is_an_error_and_nothing_is_written(
-    verb: str, workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verb: str, workspace: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     report = workspace / "reports" / "attention" / "OPTIMIZATION_REPORT.md"
     report.parent.mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ def test_only_reports_that_the_journal_has_are_deleted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("link", ["reports", "reports/attention", "ablations/attention/evidence"])
 def test_no_write_leaves_the_workspace_through_a_link(
-    link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    link: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     workspace, outside = copy_of_fixture(tmp_path / "inside", "attention"), tmp_path / "outside"
     path = workspace / link

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 import ncu_csv
-from answers import text_of
+from answers import Capsys, Patch, text_of
 from workbench.derive.factors import duration_parts, speedup_factors, surprise
 from workbench.derive.figures import figures, stall_times
 from workbench.derive.rooflines import Point, peaks, point
@@ -120,7 +120,7 @@ def test_figures_are_what_ncu_prints_of_the_recorded_report() -> None:
 
 
 def test_shares_of_launches_are_of_the_durations_that_ncu_prints(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capsys,
 ) -> None:
     times = [launch.values["gpu__time_duration.sum"].value for launch in ncu_csv.read(RECORDED)]
     rows = re.findall(r"^\| ([\d, ]+) \| .* ([\d.]+) % \|$", text_of(capsys, "show", RAW), re.M)
@@ -434,7 +434,7 @@ def test_show_gives_the_account_on_a_terminal() -> None:
 
 
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: Capsys, monkeypatch: Patch
 ) -> None:
     data = json.loads(output_of("ablate --json --full"))
     out = output_of("ablate --all")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 
-from answers import not_none
+from answers import Patch, not_none
 from made_ladder import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.speedup import Interval, Ratio
 from workbench.judge.ladder import Ablation, EvidenceEnvironment
@@ -156,7 +156,7 @@ def test_only_rejected_steps_are_under_what_did_not_work() -> None:
     assert "No variant was rejected." in render(ablation(1))
 
 
-def test_of_many_failures_the_others_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_failures_the_others_are_counted(monkeypatch: Patch) -> None:
     monkeypatch.setattr(phrases, "MOST_FAILURES", 0)
     (said,) = [told(line) for line in phrases.failures(ablation(3))]
     assert said == "1 more: `workbench ablate --all --study attention`"

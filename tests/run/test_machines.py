@@ -26,10 +26,12 @@ from workbench.run.process import worker_environment
 WORKS = "done compilation\ndone allocation\ndone launch\n"
 TORCH = "torch 2.13.0, CUDA 13.0\n"
 Broken = dict[str, tuple[str, int]]
+Tries = Callable[[Broken], dict[str, Any]]
+Install = Callable[..., None]
 
 
 @pytest.fixture
-def tries(tmp_path: Path, monkeypatch: Patch) -> Callable[[Broken], dict[str, Any]]:
+def tries(tmp_path: Path, monkeypatch: Patch) -> Tries:
     """What is tried with a Python and an ncu that print these and exit so."""
 
     def program(name: str, cases: Broken) -> str:
@@ -78,9 +80,7 @@ class Action:
         )
 
 
-def test_a_machine_that_works_is_told_so(
-    tries: Callable[[Broken], dict[str, Any]], tmp_path: Path
-) -> None:
+def test_a_machine_that_works_is_told_so(tries: Tries, tmp_path: Path) -> None:
     (tmp_path / "hold").touch()  # torch is imported until ncu has run
     found = tries({})
     assert [one.error for one in found.values()] == [""] * 6
@@ -191,7 +191,7 @@ DEAD: dict[str, tuple[Broken, str, str, str]] = {
 
 @pytest.mark.parametrize("machine_of", DEAD)
 def test_a_broken_machine_is_told_in_the_words_of_what_failed(
-    machine_of: str, tries: Callable[[Broken], dict[str, Any]]
+    machine_of: str, tries: Tries
 ) -> None:
     broken, step, said, hint = DEAD[machine_of]
     found = tries(broken)
@@ -229,7 +229,7 @@ def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: Patch) ->
 
 
 @pytest.fixture
-def listed(tmp_path: Path, monkeypatch: Patch) -> Callable[..., None]:
+def listed(tmp_path: Path, monkeypatch: Patch) -> Install:
     """NVML that lists these; nvidia-smi and ncu are not on PATH."""
     monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
     monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
@@ -249,9 +249,7 @@ def doctors(capsys: Capsys) -> dict[str, Any]:
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
 
 
-def test_a_capability_that_nvml_does_not_report_is_unknown(
-    listed: Callable[..., None], capsys: Capsys
-) -> None:
+def test_a_capability_that_nvml_does_not_report_is_unknown(listed: Install, capsys: Capsys) -> None:
     listed({**vars_of(card(0)), "compute_capability": None})
     row = doctors(capsys)["GPU"]
     assert row["found"] == "NVIDIA H200, compute capability unknown, GPU-0"
@@ -263,7 +261,7 @@ def vars_of(one: gpu.Gpu) -> dict[str, Any]:
 
 
 def test_a_lost_gpu_is_told_and_hides_no_other(
-    listed: Callable[..., None], tmp_path: Path, capsys: Capsys
+    listed: Install, tmp_path: Path, capsys: Capsys
 ) -> None:
     listed(card(0), card(1))
     (tmp_path / "lost").write_text("GPU-0")
@@ -273,7 +271,7 @@ def test_a_lost_gpu_is_told_and_hides_no_other(
 
 
 def test_a_mismatch_of_driver_and_library_is_no_missing_driver(
-    listed: Callable[..., None], tmp_path: Path, capsys: Capsys
+    listed: Install, tmp_path: Path, capsys: Capsys
 ) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\n")
@@ -294,7 +292,7 @@ def test_every_entry_has_its_source() -> None:
 # Which GPU.
 
 
-def test_a_worker_on_another_gpu_is_an_error(listed: Callable[..., None]) -> None:
+def test_a_worker_on_another_gpu_is_an_error(listed: Install) -> None:
     listed(card(0), card(1))
     machine.require_gpu("NVIDIA H200", "GPU-0")
     machine.require_gpu(None, None)
@@ -304,7 +302,7 @@ def test_a_worker_on_another_gpu_is_an_error(listed: Callable[..., None]) -> Non
     assert "CUDA_VISIBLE_DEVICES=GPU-0" in told.value.hint
 
 
-def test_a_slice_is_another_gpu_than_the_whole(listed: Callable[..., None]) -> None:
+def test_a_slice_is_another_gpu_than_the_whole(listed: Install) -> None:
     part = {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384}
     listed({**vars_of(card(0)), "slices": [part]})
     (one,) = gpu.gpus()

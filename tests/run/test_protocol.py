@@ -253,8 +253,11 @@ class Neighbours:
         Neighbours.written += 1
 
 
+Worker = Callable[..., list[Event]]
+
+
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[Event]]:
+def worker(tmp_path: Path, monkeypatch: Patch) -> Worker:
     """Runs a job in this process: no GPU is asked for anything, all else is the worker's own."""
     make(tmp_path, {}, dict.fromkeys(("one", "two"), "def run(x):\n    return 2 * x\n"))
     monkeypatch.chdir(tmp_path)
@@ -305,7 +308,7 @@ def kinds(events: list[Event]) -> Iterator[str]:
         yield f"{type(event).__name__} {name}".strip()
 
 
-def test_a_worker_builds_and_checks(worker: Callable[..., list[Event]]) -> None:
+def test_a_worker_builds_and_checks(worker: Worker) -> None:
     events = worker(Phase.BUILD, Phase.CHECK)
     assert list(kinds(events)) == [
         *("Hello", "DeviceFound", "Start one", "Built one"),
@@ -319,7 +322,7 @@ def test_a_worker_builds_and_checks(worker: Callable[..., list[Event]]) -> None:
 
 
 def test_a_worker_knows_shapes_that_the_study_does_not_list(
-    worker: Callable[..., list[Event]],
+    worker: Worker,
 ) -> None:
     more = {"shape": "n8", "check_shapes": ("n8", "odd"), "derived": {"n8": {"n": 8}}}
     events = worker(Phase.CHECK, **more)
@@ -327,7 +330,7 @@ def test_a_worker_knows_shapes_that_the_study_does_not_list(
     assert checked == ["n8", "odd", "n8", "odd"]
 
 
-def test_a_worker_captures(worker: Callable[..., list[Event]], monkeypatch: Patch) -> None:
+def test_a_worker_captures(worker: Worker, monkeypatch: Patch) -> None:
     """What goes backward too, on the thread that has the range."""
     before, own = Neighbours.written, list[bool]()
 
@@ -345,9 +348,7 @@ def test_a_worker_captures(worker: Callable[..., list[Event]], monkeypatch: Patc
     ]
 
 
-def test_who_fails_is_out_and_the_others_go_on(
-    worker: Callable[..., list[Event]], tmp_path: Path
-) -> None:
+def test_who_fails_is_out_and_the_others_go_on(worker: Worker, tmp_path: Path) -> None:
     (tmp_path / "kernels" / "scale" / "one.py").write_text("def run(x):\n    raise ValueError\n")
     events = worker(Phase.BUILD, Phase.CHECK, Phase.CAPTURE)
     (failed,) = [event for event in events if isinstance(event, Failed)]
@@ -358,7 +359,7 @@ def test_who_fails_is_out_and_the_others_go_on(
 
 
 def test_a_worker_without_a_gpu_says_why(
-    worker: Callable[..., list[Event]], monkeypatch: Patch, tmp_path: Path
+    worker: Worker, monkeypatch: Patch, tmp_path: Path
 ) -> None:
     def none() -> Environment:
         raise RuntimeError("no driver\nat all")

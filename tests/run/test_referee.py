@@ -163,8 +163,11 @@ class Played(Referee):
         return Audited(200, 0.0, "")
 
 
+Judged = Callable[[Lies], Witness]
+
+
 @pytest.fixture
-def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
+def witness(monkeypatch: Patch) -> Judged:
     def judged(lies: Lies) -> Witness:
         monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
         monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)  # the machine may be busy
@@ -186,7 +189,7 @@ def witness(monkeypatch: Patch) -> Callable[[Lies], Witness]:
 
 
 def test_an_honest_executor_has_the_time_of_its_calls(
-    witness: Callable[[Lies], Witness],
+    witness: Judged,
 ) -> None:
     answer = witness(HONEST)
     assert (answer.why, answer.unmeasured, answer.audits) == ("", "", 200)
@@ -225,7 +228,7 @@ def test_a_call_takes_what_it_adds_to_a_graph_without() -> None:
     ],
 )
 def test_one_that_lies_has_no_time_that_counts(
-    witness: Callable[[Lies], Witness], lies: Lies, why: str, unmeasured: str
+    witness: Judged, lies: Lies, why: str, unmeasured: str
 ) -> None:
     answer = witness(lies)
     assert why in answer.why

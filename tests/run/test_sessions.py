@@ -97,10 +97,11 @@ def timed_session(
 
 
 Served = tuple[list[Event], int]
+Serve = Callable[..., Served]
 
 
 @pytest.fixture
-def serve(tmp_path: Path, monkeypatch: Patch) -> Callable[..., Served]:
+def serve(tmp_path: Path, monkeypatch: Patch) -> Serve:
     """Runs the server in a child, with what the gate says one time after the other."""
     monkeypatch.chdir(tmp_path)
 
@@ -135,7 +136,23 @@ def sessions_of(events: list[Event]) -> list[tuple[int, bool, list[str]]]:
     ]
 
 
-def test_references_come_first_by_themselves(serve: Callable[..., Served]) -> None:
+def failed_in(events: list[Event]) -> list[tuple[str, str]]:
+    """Who failed, and why."""
+    return [(e.variant, e.error.message) for e in events if isinstance(e, Failed)]
+
+
+def only_bad_is_out(events: list[Event]) -> str:
+    """Of ``WITH_BAD`` the others are timed in all sessions; the message of ``bad``."""
+    ((variant, message),) = failed_in(events)
+    assert variant == "bad"
+    assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
+    return message
+
+
+WITH_BAD = ["baseline", "a", "bad", "torch"]
+
+
+def test_references_come_first_by_themselves(serve: Serve) -> None:
     events, code = serve(lambda number, names: set(), ["baseline", "torch"], [])
     assert code == 0
     assert sessions_of(events) == [
@@ -197,7 +214,7 @@ def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: Patch) -> None
     assert took < 0.5 if cool else took > session.POWER_SECONDS
 
 
-def test_who_fails_is_in_no_later_session(serve: Callable[..., Served]) -> None:
+def test_who_fails_is_in_no_later_session(serve: Serve) -> None:
     turn = ["baseline", "bad"]
     events, _ = serve(lambda number, names: {"bad"} & {*names}, turn, turn, [])
     assert sessions_of(events) == [(number, False, ["baseline"]) for number in range(4)]
@@ -207,9 +224,7 @@ HONEST = ("a", "b", "c", "d", "e")
 
 
 @pytest.mark.parametrize("blamed", [{"bad"}, {"c"}, {"c", "bad"}, {"bad", *HONEST}])
-def test_only_what_a_variant_does_alone_counts(
-    blamed: set[str], serve: Callable[..., Served]
-) -> None:
+def test_only_what_a_variant_does_alone_counts(blamed: set[str], serve: Serve) -> None:
     """Whoever is blamed beside others, the one that breaks a session of its own is out."""
 
     def fate(number: int, names: Sequence[str]) -> set[str] | Answer:
@@ -223,9 +238,7 @@ def test_only_what_a_variant_does_alone_counts(
 
 
 @pytest.mark.parametrize("slowed", ["baseline", "a", "bad"])
-def test_who_makes_times_differ_from_the_referees_is_out(
-    slowed: str, serve: Callable[..., Served]
-) -> None:
+def test_who_makes_times_differ_from_the_referees_is_out(slowed: str, serve: Serve) -> None:
     """It may slow down the parent, another, or lie about itself; with what it does to the parent
     another session is begun, and none of the disturbed ones is recorded.
     """
@@ -236,28 +249,20 @@ def test_who_makes_times_differ_from_the_referees_is_out(
             times |= {name: 5.0 for name in names if name in (slowed, "baseline")}
         return Answer(timed=timed_session(number, times))
 
-    events, _ = serve(fate, ["baseline", "a", "bad", "torch"], [])
-    (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert failed.variant == "bad"
-    assert failed.error.message == (
+    events, _ = serve(fate, WITH_BAD, [])
+    assert only_bad_is_out(events) == (
         "the times differ: baseline takes 5 µs in a session, 2 µs by the referee's clock"
     )
-    assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
 
 
-def test_whom_another_makes_fail_is_timed_without_it(serve: Callable[..., Served]) -> None:
+def test_whom_another_makes_fail_is_timed_without_it(serve: Serve) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
         return {"a", "baseline"} & {*names} if "bad" in names else set()
 
-    events, _ = serve(fate, ["baseline", "a", "bad", "torch"], [])
-    (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert (failed.variant, failed.error.message) == ("bad", "as told")
-    assert {tuple(names) for _, _, names in sessions_of(events)[1:]} == {("baseline", "a", "torch")}
+    assert only_bad_is_out(serve(fate, WITH_BAD, [])[0]) == "as told"
 
 
-def test_what_a_sessions_process_tells_is_read_as_data(
-    serve: Callable[..., Served], monkeypatch: Patch
-) -> None:
+def test_what_a_sessions_process_tells_is_read_as_data(serve: Serve, monkeypatch: Patch) -> None:
     """Who garbles it beside others is found; nothing that it tells is run."""
 
     def garbled(answer: Any) -> bytes:
@@ -269,21 +274,29 @@ def test_what_a_sessions_process_tells_is_read_as_data(
         session_forks, "msgspec", SimpleNamespace(**{**vars(msgspec), "json": SimpleNamespace(
             encode=garbled, decode=json.decode)})
     )  # fmt: skip
-    events, _ = serve(lambda number, names: set(), ["baseline", "a", "bad", "torch"], [])
-    (failed,) = [event for event in events if isinstance(event, Failed)]
-    assert failed.variant == "bad"
-    assert failed.error.message.startswith("its process tells what is no session")
+    events, _ = serve(lambda number, names: set(), WITH_BAD, [])
+    assert only_bad_is_out(events).startswith("its process tells what is no session")
 
 
-def test_who_lies_about_its_own_time_alone_is_recorded(serve: Callable[..., Served]) -> None:
+@pytest.mark.parametrize(
+    ("names", "time"),
+    [
+        (["baseline", "a"], lambda name, names: 0.5 if name == "a" else 2.0),  # of itself alone
+        (["baseline", "a", "torch"], lambda name, names: 5.0),  # the control is apart alone, too
+        (["baseline", "a", "b"], lambda name, names: 2.0 if len(names) < 3 else 5.0),
+    ],
+)
+def test_a_time_that_no_other_variant_disturbs_is_recorded(
+    names: list[str], time: Callable[..., float], serve: Serve
+) -> None:
     """An honest one may have another time, too: its gate says so, and it is not kept."""
 
     def fate(number: int, names: Sequence[str]) -> Answer:
-        return Answer(timed=timed_session(number, {n: 0.5 if n == "a" else 2.0 for n in names}))
+        return Answer(timed=timed_session(number, {name: time(name, names) for name in names}))
 
-    events, _ = serve(fate, ["baseline", "a"], [])
-    assert not any(isinstance(event, Failed) for event in events)
-    assert sessions_of(events)[0][2] == ["baseline", "a"]
+    events, code = serve(fate, names, [])
+    assert (code, failed_in(events)) == (0, [])
+    assert [each for *_, each in sessions_of(events) if each != ["torch"]] == [names] * 2
 
 
 def test_a_reference_that_steps_slow_down_is_disturbed_in_time_and_in_cycles() -> None:
@@ -323,33 +336,9 @@ def test_sizes_that_fill_l2_are_not_taken_for_a_lie() -> None:
     assert disturbed() == {"builtin"}  # nobody says how it is without steps beside it
 
 
-def test_a_control_that_is_apart_by_itself_makes_nobody_guilty(
-    serve: Callable[..., Served],
-) -> None:
-    def fate(number: int, names: Sequence[str]) -> Answer:
-        return Answer(timed=timed_session(number, dict.fromkeys(names, 5.0)))
-
-    events, _ = serve(fate, ["baseline", "a", "torch"], [])
-    assert not any(isinstance(event, Failed) for event in events)
-    assert [names for _, _, names in sessions_of(events)][1:] == [["baseline", "a", "torch"]] * 2
-
-
-def test_a_time_that_nobody_alone_disturbs_is_recorded(serve: Callable[..., Served]) -> None:
-    """Its gate says that the times differ."""
-
-    def fate(number: int, names: Sequence[str]) -> Answer:
-        time = 2.0 if len(names) < 3 else 5.0
-        return Answer(timed=timed_session(number, dict.fromkeys(names, time)))
-
-    events, code = serve(fate, ["baseline", "a", "b"], [])
-    assert code == 0
-    assert not any(isinstance(event, Failed) for event in events)
-    assert [names for _, _, names in sessions_of(events)] == [["baseline", "a", "b"]] * 2
-
-
 @pytest.mark.parametrize("culprits", [{"bad"}, set()])
 def test_an_error_of_a_session_costs_only_who_ends_its_own(
-    culprits: set[str], serve: Callable[..., Served]
+    culprits: set[str], serve: Serve
 ) -> None:
     """Nobody's name is known where it is raised; where no variant is at fault, it ends the job."""
 
@@ -359,7 +348,7 @@ def test_an_error_of_a_session_costs_only_who_ends_its_own(
         return set()
 
     events, code = serve(fate, [*HONEST, "bad"], [])
-    failed = [(e.variant, e.error.message) for e in events if isinstance(e, Failed)]
+    failed = failed_in(events)
     ended = [e.error.message for e in events if isinstance(e, Broken)]
     if culprits:
         assert [name for name, _ in failed] == ["bad"]
@@ -371,7 +360,7 @@ def test_an_error_of_a_session_costs_only_who_ends_its_own(
 
 
 @pytest.mark.parametrize("code", [17, 1, -signal.SIGKILL])
-def test_the_server_goes_down_as_its_session_did(code: int, serve: Callable[..., Served]) -> None:
+def test_the_server_goes_down_as_its_session_did(code: int, serve: Serve) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
         if code < 0:
             signal.raise_signal(-code)
@@ -383,7 +372,7 @@ def test_the_server_goes_down_as_its_session_did(code: int, serve: Callable[...,
     assert not any(isinstance(event, Done | TimedSession) for event in events)
 
 
-def test_an_error_of_the_harness_is_told(serve: Callable[..., Served]) -> None:
+def test_an_error_of_the_harness_is_told(serve: Serve) -> None:
     def fate(number: int, names: Sequence[str]) -> set[str]:
         raise RuntimeError("no such card")
 
@@ -449,8 +438,12 @@ class FakeInstance:
         self.gpu.replayed.append(4000 * self.takes)
 
 
-def test_series_are_of_the_instance_that_was_replayed(monkeypatch: Patch) -> None:
+@pytest.fixture
+def no_events(monkeypatch: Patch) -> None:
     monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
+
+
+def test_series_are_of_the_instance_that_was_replayed(no_events: None) -> None:
     card: Any = FakeCard()
     instances: Any = [
         FakeInstance(card, "a", 10.0),
@@ -501,9 +494,8 @@ class HotInstance(FakeInstance):
         self.card.replayed.append(4000 * (2 + self.lasts))
 
 
-def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None:
+def test_at_the_power_limit_a_ratio_is_another_alone(no_events: None) -> None:
     """In turn all have one clock, alone the kernel that draws more power has a lower one."""
-    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = HotCard()
     instances: Any = [
         HotInstance(card, "sdpa", 150.0, power=1.1),
@@ -539,10 +531,9 @@ def test_at_the_power_limit_a_ratio_is_another_alone(monkeypatch: Patch) -> None
     ],
 )
 def test_those_that_count_are_timed_alone_at_the_power_limit(
-    reasons: set[str], alone: bool, kernels: set[str], monkeypatch: Patch
+    reasons: set[str], alone: bool, kernels: set[str], no_events: None, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(session, "switch_contexts", lambda: None)
-    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = HotCard()
     names = ["slowest", "sdpa", "fa4", "fix0", "fix1", "fix2", "fix3", "last"]
     takes = [90.0, 50.0, 40.0, 80.0, 70.0, 60.0, 30.0, 85.0]
@@ -570,9 +561,8 @@ def test_those_that_count_are_timed_alone_at_the_power_limit(
     assert {one.variant for one in heard if one.kernel_alone} == kernels
 
 
-def test_a_long_round_tells_who_is_at_work(monkeypatch: Patch) -> None:
+def test_a_long_round_tells_who_is_at_work(no_events: None) -> None:
     """It waits for the round before the last that was queued."""
-    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
     told: list[tuple[int, int | None]] = []
@@ -586,9 +576,10 @@ def test_a_long_round_tells_who_is_at_work(monkeypatch: Patch) -> None:
     assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
 
 
-def test_a_round_that_no_stream_takes_is_waited_for_in_parts(monkeypatch: Patch) -> None:
+def test_a_round_that_no_stream_takes_is_waited_for_in_parts(
+    no_events: None, monkeypatch: Patch
+) -> None:
     """A launch that no stream has room for would wait where nobody tells who hangs."""
-    monkeypatch.setattr("torch.cuda.Event", lambda: SimpleNamespace(record=lambda: None))
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, f"v{number}", 10.0) for number in range(334)]
     told: list[tuple[int, int | None]] = []
