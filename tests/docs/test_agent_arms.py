@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import agents, tokens
+from benchmarks import agents, verbs
 from msgspec import structs
 
 from answers import Capsys, Patch, text_of
@@ -218,15 +218,15 @@ def test_unseen_sizes_are_the_seeds_and_in_range() -> None:
 
 
 def test_the_docs_have_the_tokens_of_the_answers(capsys: Capsys, monkeypatch: Patch) -> None:
-    def in_process(command: str) -> int:
-        return len(text_of(capsys, *command.split(), code=2 * ("fix99" in command)))
+    def in_process(command: str) -> str:
+        return text_of(capsys, *command.split(), code=2 * ("fix99" in command))
 
     few = ("`advise STEP`", "`diff A B`", "an error")
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(tokens, "printed", in_process)
-    monkeypatch.setattr(tokens, "ANSWERS", {name: tokens.ANSWERS[name] for name in few})
+    monkeypatch.setattr(verbs, "printed", in_process)
+    monkeypatch.setattr(verbs, "ANSWERS", {name: verbs.ANSWERS[name] for name in few})
     page = (ROOT / "docs" / "agents.md").read_text()
-    for name, count in tokens.counts().items():
+    for name, count in verbs.tokens().items():
         (told,) = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \|$", page, re.MULTILINE)
         assert int(told.replace(",", "")) == pytest.approx(count, rel=0.1), name
 
