@@ -41,16 +41,16 @@ TRIALS, TRUE_GAIN = 20_000, 1.025
 MEANS = 100_000  # of a numeric integral
 
 
-def at_most(came: int, of: int) -> float:
+def at_most(came: int, of: int, confidence: float = CONFIDENCE) -> float:
     """The largest share at which no more than so many come in 5 % of such samples (Clopper and
     Pearson, Biometrika 26, 1934; one-sided).
     """
-    return _share_where(lambda p: _no_more_than(came, of, p) > 1 - CONFIDENCE)
+    return _share_where(lambda p: _no_more_than(came, of, p) > 1 - confidence)
 
 
-def at_least(came: int, of: int) -> float:
+def at_least(came: int, of: int, confidence: float = CONFIDENCE) -> float:
     """The smallest share at which at least so many do."""
-    return _share_where(lambda p: 1 - _no_more_than(came - 1, of, p) < 1 - CONFIDENCE)
+    return _share_where(lambda p: 1 - _no_more_than(came - 1, of, p) < 1 - confidence)
 
 
 def _no_more_than(came: int, of: int, share: float) -> float:

@@ -10,14 +10,15 @@ python -m benchmarks.diagnosis
 
 from __future__ import annotations
 
-import math
 import random
 import tomllib
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any, NamedTuple
 
+from benchmarks.claims import at_least, at_most
 from tools.pages import answer, table
 
 WORKSPACE = Path(__file__).parent / "planted"
@@ -88,7 +89,7 @@ def hits(found: Sequence[Diagnosis], top: int) -> int:
 
 def shuffled(found: Sequence[Diagnosis], top: int) -> float:
     """Each kernel with the advice of every other: the mean."""
-    pairs = [(a, b) for a in found for b in found if a is not b]
+    pairs = permutations(found, 2)
     right = sum(bool(a.repairs & set(b.advised[:top])) for a, b in pairs)
     return right / (len(found) - 1)
 
@@ -106,21 +107,14 @@ def constant(found: Sequence[Diagnosis], top: int) -> int:
     )
 
 
-def gained(found: Sequence[Diagnosis], advised: Sequence[bool]) -> float:
+def gained(found: Sequence[Diagnosis], top: int) -> float:
     """The geometric mean of what the repairs gain that were advised; 1 for any other."""
-    logs = [math.log(each.came) if hit else 0.0 for each, hit in zip(found, advised, strict=True)]
-    return math.exp(sum(logs) / len(logs))
+    return geometric_mean([each.came if hits([each], top) else 1.0 for each in found])
 
 
 def exact(hit: int, of: int) -> str:
     """The 95 % interval of a share (Clopper and Pearson), in percent."""
-
-    def tail(p: float, at_least: int) -> float:
-        return sum(math.comb(of, k) * p**k * (1 - p) ** (of - k) for k in range(at_least, of + 1))
-
-    grid = [k / 1000 for k in range(1001)]
-    low = next((p for p in grid if tail(p, hit) > 0.025), 0.0) if hit else 0.0
-    high = next((p for p in reversed(grid) if 1 - tail(p, hit + 1) > 0.025), 1.0)
+    low, high = at_least(hit, of, 0.975), at_most(hit, of, 0.975)
     return f"{100 * low:.0f} to {100 * high:.0f} %"
 
 
@@ -143,14 +137,12 @@ def summary(found: Sequence[Diagnosis]) -> str:
     )
     rows = [(name, share(count(found, 1), n), share(count(found, TOP), n)) for name, count in kinds]
     heads = ("advice", "right kind first", "right kind among three")
-    first, every = (gained(found, [hits([e], top) > 0 for e in found]) for top in (1, TOP))
-    best = gained(found, [True] * n)
     lines = [
         f"Among three, 95 % interval: {exact(hits(found, TOP), n)}; "
         f"ncu {exact(nvidia(found, TOP), n)}.",
         f"{ahead(found)}.",
-        f"Mean gain of the repairs: {best:.2f}x; of those named first {first:.2f}x, "
-        f"among three {every:.2f}x.",
+        f"Mean gain of the repairs: {geometric_mean([each.came for each in found]):.2f}x; "
+        f"of those named first {gained(found, 1):.2f}x, among three {gained(found, TOP):.2f}x.",
     ]
     return "\n".join([table(heads, rows), "", *(f"- {line}" for line in lines)])
 
@@ -165,7 +157,7 @@ def faults(found: Sequence[Diagnosis]) -> str:
     return table(("kernel", "fault", "advised", "right line", "gain of the repair"), rows, left=4)
 
 
-def main() -> int:
+def main() -> None:
     found: list[Diagnosis] = []
     for study in dict.fromkeys(study for study, _ in REPAIRS):
         repaired = told("advise", study, "kernel")["microseconds"]
@@ -178,8 +170,7 @@ def main() -> int:
     print(faults(found))
     lined = [each for each in found if each.marked and each.at]
     print(f"\nRight line: {share(sum(e.at in e.marked for e in lined), len(lined))}")
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()
