@@ -21,8 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -31,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.honest.corpus import Point, points, study_of
-from tools.pages import ROOT, batched
+from tools.pages import ROOT, batched, row
 
 from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
@@ -78,7 +76,7 @@ from workbench.run.protocol import (
 )
 from workbench.study.config import Gates
 from workbench.study.model import Step
-from workbench.words import CheckResult, GateState, Inputs, Phase, Status
+from workbench.words import CheckResult, GateState, Inputs, Phase, Status, grouped
 
 HERE = Path(__file__).parent
 TIMED, PROFILED = "--timed", "--profiled"
@@ -130,9 +128,7 @@ AT_ONCE = 3  # studies of a process and of an ncu, which take seconds to start
 
 def studies(names: Iterable[str] = ()) -> Studies:
     """Of these names; of all if there are none."""
-    every: dict[str, list[Point]] = defaultdict(list)
-    for point in points():
-        every[point.study].append(point)
+    every = grouped((point.study, point) for point in points())
     return {name: every[name] for name in names or every}
 
 
@@ -158,33 +154,26 @@ def laid_out(folder: Path, study: str, every: Sequence[Point]) -> Path:
 
 def timed(folder: Path, every: Studies) -> None:
     """Check and time the points of each study, in a fork that does it and leaves nothing."""
-    from workbench.run.worker.startup import import_ahead, import_libraries
+    from workbench.run.worker.startup import forked, import_ahead, import_libraries
 
     laid = {study: laid_out(folder, study, studied) for study, studied in every.items()}
     import_libraries()
     import_ahead(path for to in laid.values() for path in to.glob("*.py"))
     for study, to in laid.items():
-        sys.stdout.flush()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os.chdir(to.parent.parent)
-                measure(study, [point.function for point in every[study]])
-            except BaseException:
-                traceback.print_exc()
-            os._exit(0)
-        os.waitpid(pid, 0)
+        functions = [point.function for point in every[study]]
+        os.waitpid(forked(partial(measure, study, to.parent.parent, functions)), 0)
 
 
-def measure(study: str, functions: Sequence[str]) -> None:
-    """As the processes of ``ablate`` do it, in the current directory."""
-    from workbench.run.worker.event_log import EventLog
+def measure(study: str, folder: Path, functions: Sequence[str]) -> None:
+    """As the processes of ``ablate`` do it."""
+    from workbench.run.worker.event_log import EventLog, or_broken
     from workbench.run.worker.job_worker import JobWorker
     from workbench.run.worker.session_forks import Server
 
+    os.chdir(folder)
     names = (ANCHOR, *functions)
     sources: dict[str, tuple[str, ...]] = {name: (f"{name}.py", "kernels.cu") for name in names}
-    with EventLog(Path.cwd()) as journal:
+    with EventLog(folder) as journal, or_broken(journal):
         job = VariantsJob(
             study=study, variants=names, params={}, phases=(Phase.BUILD, Phase.CHECK), shape="it",
             check_shapes=("it",), reference=ANCHOR, references=(ANCHOR,), sources=sources,
@@ -293,14 +282,9 @@ def case_of(point: Point, studied: Studied, report: Path) -> Case:
         launches=1, ncu="", ncu_flags=("--cache-control", "none"), provenance=studied.origin,
     )  # fmt: skip
     state = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
+    captured = figures(capture.metrics) if capture else {}
     evidence = VariantEvidence(
-        name,
-        "",
-        state,
-        True,
-        index=index if capture else None,
-        capture=capture,
-        figures=figures(capture.metrics) if capture else {},
+        name, "", state, True, index=index if capture else None, capture=capture, figures=captured
     )
     timing = Timing(
         study="honest", shape="it", fingerprints={}, nodes=studied.nodes, stride=1,
@@ -350,16 +334,14 @@ def told(point: Point, studied: Studied, case: Case) -> Told:
     )
 
 
-def row(half: str, every: Sequence[Told], gpu: str, date: str) -> str:
+def row_of(half: str, every: Sequence[Told], gpu: str, date: str) -> str:
     """Of the table in docs/trust.md."""
-    rejected, differing = (
-        sum(one.rejected for one in every),
-        sum(REFEREE in one.opened for one in every),
-    )
+    rejected = sum(one.rejected for one in every)
+    differing = sum(REFEREE in one.opened for one in every)
     apart = max((one.apart for one in every if one.apart is not None), default=None)
     share = min((one.share for one in every if one.share is not None), default=None)
-    cells = date, gpu, half, len(every), rejected, differing, number(apart, 2), number(share, 2)
-    return f"| {' | '.join(map(str, cells))} |"
+    figures = number(apart, 2), number(share, 2)
+    return row((date, gpu, half, len(every), rejected, differing, *figures))
 
 
 def main(results: Path, names: Sequence[str], seconds: float) -> None:
@@ -386,11 +368,9 @@ def main(results: Path, names: Sequence[str], seconds: float) -> None:
                     answers[point.name] = answer
                     file.write(json.dumps(answer) + "\n")
                     print(answer.line, flush=True)
-    halves: dict[str, list[Told]] = defaultdict(list)
-    for answer in answers.values():
-        halves[answer.half].append(answer)
+    halves = grouped((answer.half, answer) for answer in answers.values())
     for half, of_half in halves.items():
-        print(row(half, of_half, gpu.name, datetime.now(UTC).date().isoformat()))
+        print(row_of(half, of_half, gpu.name, datetime.now(UTC).date().isoformat()))
 
 
 if __name__ == "__main__":

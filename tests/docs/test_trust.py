@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from benchmarks import agreement, between, carried, claims
 from benchmarks.honest import __main__ as honest
-from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row, studies
+from benchmarks.honest.__main__ import ANCHOR, Told, laid_out, row_of, studies
 from benchmarks.honest.corpus import points
 from tools import story
 
@@ -169,8 +169,8 @@ def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
         Told("", "", "", True),
     ]
     told = "| 2026-11-29 | H200 | after | 5 | 2 | 1 | 0.81 | 0.43 |"
-    assert row("after", every, "H200", "2026-11-29") == told
-    assert row("", every[4:], "", "") == "|  |  |  | 1 | 1 | 0 | not collected | not collected |"
+    assert row_of("after", every, "H200", "2026-11-29") == told
+    assert row_of("", every[4:], "", "") == "|  |  |  | 1 | 1 | 0 | not collected | not collected |"
 
 
 def test_honest_kernels_are_measured_in_parts(
