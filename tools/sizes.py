@@ -1,4 +1,4 @@
-"""Write the tables and charts of docs/sizes.md from recorded evidence: attention at the shapes of
+"""Write the tables of docs/sizes.md from recorded evidence: attention at the shapes of
 its study, mixture of experts over the number of tokens.
 
 python -m tools.sizes
@@ -7,7 +7,6 @@ python -m tools.sizes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,10 +24,6 @@ from workbench.judge.times import (
     throttling_warnings,
     timing_facts,
 )
-from workbench.render import markdown
-from workbench.render.chart import svg
-from workbench.render.chart.charts import CHARTS, SIZES, size_rows
-from workbench.render.doc import Chart
 from workbench.render.document.phrases import shape_words
 from workbench.render.numbers import fine, interval, microseconds
 from workbench.study.params import pick_shapes
@@ -54,7 +49,6 @@ class Timed(NamedTuple):
     """A shape, and the newest of several versions that was timed there with its times."""
 
     times: ShapeTimes
-    gpu: str
     version: str
     point: AtShape
 
@@ -74,7 +68,7 @@ def timed(workspace: Workspace, study: str, shapes: str, versions: Sequence[str]
         points = ((version, at_shape(times, references, version)) for version in versions)
         version, point = next((each for each in points if each[1]), ("", None))
         if point:
-            found.append(Timed(times, target.folder.gpu, version, point))
+            found.append(Timed(times, version, point))
     return found
 
 
@@ -143,24 +137,8 @@ def power_limit(found: Mapping[int, Timed], reference: str) -> str:
     return "not reached"
 
 
-def size_lines(workspace: Workspace, model: str, found: Mapping[int, Timed]) -> svg.Drawing:
-    """The chart: the dispatcher, and beside it the references."""
-    references = [reference.name for reference in workspace.study("moe").ladder.references]
-    base, rows = dispatcher(workspace, "moe"), {}
-    for tokens, each in found.items():
-        points = {name: at_shape(each.times, references, name, base) for name in references}
-        times = {name: point.microseconds.value for name, point in points.items() if point}
-        own = {base: each.point.microseconds.value}
-        rows[f"T={tokens}"] = dict(reversed((own | times).items()))
-    first = next(iter(found.values()))
-    shared = {key: value for key, value in first.point.parameters.items() if key != "T"}
-    subtitle = f"moe, {shape_words(shared)}, {first.gpu}"
-    fill, kind = partial(size_rows, rows=rows, base=base), CHARTS[SIZES]
-    return svg.Drawing(f"sizes/{model}", kind.alt, kind.caption, "Time over T", subtitle, fill)
-
-
-def section(workspace: Workspace) -> tuple[str, Mapping[str, str]]:
-    """Times over the tokens and charts as Markdown; the charts by path in docs/."""
+def over_sizes(workspace: Workspace) -> str:
+    """Times of experts over the tokens."""
     reference = workspace.study("moe").ladder.primary_reference
     found = {model: over_tokens(workspace, model) for model in MODELS}
     rows = []
@@ -170,22 +148,13 @@ def section(workspace: Workspace) -> tuple[str, Mapping[str, str]]:
     means = (fine_or_none(geometric_mean(claimed([*of.values()]))) for of in found.values())
     limits = (power_limit(of, reference) for of in found.values())
     rows += [["geometric mean", *means], ["SM clock at the power limit", *limits]]
-    parts, charts = [table(["", *found], rows, left=1 + len(found))], dict[str, str]()
-    for model, of in found.items():
-        drawing = size_lines(workspace, model, of)
-        charts |= drawing.files()
-        alt = f"Time of moe over T, beside the references: {model}"
-        parts.append(markdown.picture(Chart(drawing.name, alt, "")))
-    return "\n\n".join(parts), charts
+    return table(["", *found], rows, left=1 + len(found))
 
 
 def written() -> dict[Path, str]:
-    """The page and its charts."""
     workspace = find_workspace(ROOT)
-    experts, charts = section(workspace)
-    made = {"sizes: moe": f"{experts}\n", "shapes": f"{at_shapes(workspace)}\n"}
-    files = {DOCS / name: drawn for name, drawn in charts.items()}
-    return {PAGE: with_parts(PAGE, made)} | files
+    made = {"sizes: moe": over_sizes(workspace), "shapes": at_shapes(workspace)}
+    return {PAGE: with_parts(PAGE, {name: f"{text}\n" for name, text in made.items()})}
 
 
 if __name__ == "__main__":
