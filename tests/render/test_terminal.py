@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from answers import Capsys, Patch, error_of, text_of
+from folders import pack, unpack
 from made_ladder import ablation
 from made_records import built_kernel
 from workbench.cli.main import main
@@ -31,7 +32,7 @@ from workbench.run.protocol import (
 from workbench.words import CheckResult, Phase
 from workspaces import FIXTURE, ROOT
 
-RECORDED = ROOT / "tests" / "recorded" / "terminal"
+RECORDED = ROOT / "tests" / "recorded" / "terminal.txtar"
 COMMANDS = {
     "ablate": ["ablate"],
     "list": ["list"],
@@ -54,21 +55,20 @@ def shown(monkeypatch: Patch, tmp_path: Path) -> list[Block]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_terminal_shows_what_is_on_record(
-    name: str, shown: list[Block], workspace: Path
+    name: str, shown: list[Block], workspace: Path, tmp_path: Path
 ) -> None:
     assert main([*COMMANDS[name], "--project", str(workspace)]) == 0
-    text = ""
+    golden = unpack(RECORDED, tmp_path / "golden")
     for width in WIDTHS:
         written = io.StringIO()
         write(shown, Console(file=written, width=width, color_system=None, highlight=False))
         lines = [line.rstrip() for line in written.getvalue().splitlines()]
         assert max(map(cell_len, lines)) <= width
-        text += "\n".join([f"-- {width} --", *lines, ""])
-    file = RECORDED / f"{name}.txt"
-    if os.environ.get("WORKBENCH_REWRITE"):
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
-    assert text == file.read_text()
+        text, file = "\n".join([*lines, ""]), golden / f"{name}-{width}"
+        if os.environ.get("WORKBENCH_REWRITE"):
+            file.write_text(text)
+            pack(RECORDED, golden)
+        assert text == file.read_text()
 
 
 def test_source_is_marked_where_it_is_hot(capsys: Capsys) -> None:
