@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 import os
 import random
 import re
@@ -30,7 +31,6 @@ import fake_nvml
 import ssh_host
 from answers import Patch
 from git_repository import Repository, repository
-from killing import VICTIMS, arm
 from property_cases import examples
 from remote.test_ssh import ended
 from standin import StandIn, stand_in_for_jobs
@@ -41,6 +41,47 @@ from workbench.run import machine, measurement, process, side_jobs
 from workbench.run.measurement import Measurement
 from workbench.run.protocol import TrialJob
 from workspaces import CAUSAL, FIXTURE, GOOD, make, recorded_report
+
+# Instants at which a verb changes a file or starts a process. Verbs run in a fork of the tests, and
+# those of a server in a fork of its own.
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.link", "os.symlink", "os.truncate")
+STARTS = ("subprocess.Popen", "fcntl.flock", "shutil.move", "shutil.copyfile")
+VICTIMS = ("waiting", "supervisor", "verb", "group")
+LATER_SECONDS = 0.003  # after an instant, at most: the file is half written, or already is
+
+
+def arm(counts: Path, instant: int, victim: str) -> None:
+    """From now on count instants of the verb whose waiting process this is; ``instant`` 0 kills
+    nobody. ``victim`` is one of VICTIMS or the id of a process.
+    """
+    waiting = os.getpid()
+    with counts.open("r+b") as file:
+        page = mmap.mmap(file.fileno(), 8)
+
+    def hear(event: str, values: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = values
+            if not flags & WRITES or str(path).startswith(("/dev/", "/proc/")):
+                return
+        elif event not in CHANGES and event not in STARTS:
+            return
+        if os.getpid() == waiting or os.getppid() == waiting:  # the supervisor's
+            return
+        number = int.from_bytes(page, "little") + 1
+        page[:] = number.to_bytes(8, "little")
+        if number == instant:
+            kill()
+
+    def kill() -> None:
+        ids = {"waiting": waiting, "supervisor": os.getppid(), "verb": os.getpid()}
+        if victim == "group":
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+        os.kill(ids[victim] if victim in ids else int(victim), signal.SIGKILL)
+        time.sleep(random.SystemRandom().uniform(0.0, LATER_SECONDS))
+
+    sys.addaudithook(hear)
+
 
 KILLS = examples(1, many=45)
 SLOW_KILLS = examples(1, many=25)  # of what takes seconds
