@@ -38,7 +38,7 @@ from workbench.render.doc import (
     Table,
     TableRow,
     authored,
-    words,
+    line,
 )
 from workbench.render.document.ladder_report import report, summary
 from workbench.render.numbers import harmless, printable
@@ -91,7 +91,7 @@ def test_what_an_author_writes_is_words_and_links(text: str) -> None:
 def test_names_stay_in_their_cells(text: str, other: str) -> None:
     columns = (Field("a", text, str, note=other), Field("b", "b", str), Field("c", "c", str))
     code, plain = Cell((Span(text, code=True),), note=other), Cell((Span(text), Span(other)))
-    row = TableRow({"a": code, "b": plain, "c": Cell(words("last"))}, text)
+    row = TableRow({"a": code, "b": plain, "c": Cell(line("last"))}, text)
     written = markdown.table(Table("t", columns, (row,)))
     assert_harmless_markdown(written)
     assert sum(token.type == "td_open" for token in tokens(written)) == 3
@@ -104,8 +104,8 @@ def test_names_stay_in_their_cells(text: str, other: str) -> None:
 def test_blocks_of_every_kind_keep_their_text(text: str) -> None:
     spans = (Span("!"), Span(text, em=True), Span(text, code=True, href=ABROAD), Span(text))
     content = (
-        Section("s", words(text), (Paragraph(spans), CodeBlock(text, ""))),
-        Fold(words(text), (Paragraph(authored(text)),)),
+        Section("s", line(text), (Paragraph(spans), CodeBlock(text, ""))),
+        Fold(line(text), (Paragraph(authored(text)),)),
         Chart("roofline", text, text),
     )
     written = markdown.blocks(content)
@@ -249,7 +249,7 @@ def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
 @settings(max_examples=examples(30, many=500))
 @given(texts)
 def test_attributes_and_elements_of_a_page_hold_what_they_are_given(text: str) -> None:
-    section = Section("key", words(text or "x"), (), variant=text or "x")
+    section = Section("key", line(text or "x"), (), variant=text or "x")
     parsed = elements(page.Writer({}).blocks([section]))
     assert parsed.tags == {"article": 1, "h2": 1}
     assert parsed.attributes == {"id", "class", "data-variant", "tabindex", "aria-labelledby"}

@@ -23,7 +23,7 @@ from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentences
 from workbench.ncu.report_file import Launch, Report, parse_options, read_report
 from workbench.render import markdown
-from workbench.render.doc import Paragraph, words
+from workbench.render.doc import Paragraph, line
 from workbench.render.document.launches import extent, figure_pairs, kernel, limiters, unmatched
 from workbench.render.numbers import factor as times
 from workbench.run import machine
@@ -346,7 +346,7 @@ def test_equal_launches_match_in_order_and_the_extra_one_is_left() -> None:
     assert [(p.before.index, p.after.index) for p in found.pairs] == [(0, 0), (1, 1)]
     assert [x.index for x in found.only_before] == [2]
     (left,) = unmatched(found, ("a", "b"))
-    assert left == Paragraph(words("only in a: f(int) (8 / 128), launch 2"))
+    assert left == Paragraph(line("only in a: f(int) (8 / 128), launch 2"))
 
 
 def test_a_renamed_kernel_matches_only_where_nothing_else_is_left() -> None:
@@ -390,7 +390,7 @@ def test_metrics_that_a_report_lacks_are_not_collected() -> None:
     row = next(line for line in text.splitlines() if "L2 hit" in line)
     assert row.count("not collected") == 2
     assert limiters(("a", "b"), ("registers",), ()) == Paragraph(
-        words("occupancy limited by: a registers; b not collected")
+        line("occupancy limited by: a registers; b not collected")
     )
 
 

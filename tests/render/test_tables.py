@@ -28,7 +28,6 @@ from workbench.render.doc import (
     only,
     strong,
     table,
-    words,
 )
 
 
@@ -248,7 +247,7 @@ def test_near_one_keeps_the_decimals_that_decide() -> None:
     ],
 )
 def test_text_stands_for_itself(text: str) -> None:
-    html = MarkdownIt("commonmark").render(markdown.paragraph(words(text)))
+    html = MarkdownIt("commonmark").render(markdown.paragraph(line(text)))
     plain = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     assert html == f"<p>{plain}</p>\n"
 
@@ -257,9 +256,9 @@ def test_text_stands_for_itself(text: str) -> None:
     "text", ["fix2[warps=12]", "2.00x [1.99, 2.01]", "[a](b)", "[x] y", "[^1]"]
 )
 def test_brackets_are_escaped_only_where_they_would_be_more(text: str) -> None:
-    html = MarkdownIt("commonmark").render(markdown.paragraph(words(text)))
+    html = MarkdownIt("commonmark").render(markdown.paragraph(line(text)))
     assert html == f"<p>{text}</p>\n"
-    assert ("\\" in markdown.paragraph(words(text))) == (text in ("[a](b)", "[x] y", "[^1]"))
+    assert ("\\" in markdown.paragraph(line(text))) == (text in ("[a](b)", "[x] y", "[^1]"))
 
 
 @pytest.mark.parametrize("text", ["plain", "a`b", "``", "`", "a ``b`` c", "x | y"])
@@ -293,7 +292,7 @@ def test_what_authors_write_becomes_spans_once() -> None:
         Span("f", href="https://g"),
         Span(" * <i>"),
     )
-    assert authored("2 * 3 * 4 and a_b_c") == words("2 * 3 * 4 and a_b_c")
+    assert authored("2 * 3 * 4 and a_b_c") == line("2 * 3 * 4 and a_b_c")
     assert first_sentence("In `a. b` it is 1.2x. The rest.\n\nMore.") == line(
         "In ", code("a. b"), " it is 1.2x."
     )

@@ -41,7 +41,6 @@ from workbench.render.doc import (
     TableRow,
     code,
     line,
-    words,
 )
 from workbench.render.document import ladder_report as document
 from workbench.render.page import Writer, anchor
@@ -308,19 +307,19 @@ def written(*blocks: Block) -> str:
 @pytest.mark.parametrize(
     ("block", "html"),
     [
-        (Paragraph(words("a < b")), "<p>a &lt; b</p>"),
+        (Paragraph(line("a < b")), "<p>a &lt; b</p>"),
         (Paragraph((Span("x", strong=True, code=True),)), "<strong><code>x</code></strong>"),
         (Paragraph((Span("so", em=True),)), "<p><em>so</em></p>"),
-        (Bullets((words("a"), words("b"))), "<ul><li>a</li><li>b</li></ul>"),
-        (Bullets((words("a"),), ordered=True), "<ol><li>a</li></ol>"),
-        (Callout((words("a"),)), "<strong>Read this first</strong><ul><li>a</li></ul></div>"),
+        (Bullets((line("a"), line("b"))), "<ul><li>a</li><li>b</li></ul>"),
+        (Bullets((line("a"),), ordered=True), "<ol><li>a</li></ol>"),
+        (Callout((line("a"),)), "<strong>Read this first</strong><ul><li>a</li></ul></div>"),
         (CodeBlock("a\n<b>"), '<pre tabindex="0"><code>a\n&lt;b&gt;</code></pre>'),
         (Chart("roofline", "alt", "read"), "<figcaption"),
-        (Fold(words("more"), (Paragraph(words("a")),)), "<details><summary>more</summary>\n<p>"),
-        (Fold(words("diff"), (SourceChange("fix1"),)), "<details open><summary>"),
+        (Fold(line("more"), (Paragraph(line("a")),)), "<details><summary>more</summary>\n<p>"),
+        (Fold(line("diff"), (SourceChange("fix1"),)), "<details open><summary>"),
         (SourceChange("fix1"), '<div class="diffs" data-diff="fix1">'),
-        (Section("why", words("Why"), ()), '<section id="why" tabindex="-1"'),
-        (Section("result", (), (Paragraph(words("a")),)), "<p>a</p>"),
+        (Section("why", line("Why"), ()), '<section id="why" tabindex="-1"'),
+        (Section("result", (), (Paragraph(line("a")),)), "<p>a</p>"),
     ],
 )
 def test_blocks(block: Block, html: str) -> None:
@@ -328,9 +327,9 @@ def test_blocks(block: Block, html: str) -> None:
 
 
 def test_headings_go_down_with_their_sections_and_stop_at_h6() -> None:
-    deep = Section("a7", words("7"), ())
+    deep = Section("a7", line("7"), ())
     for n in range(6, 0, -1):
-        deep = Section(f"a{n}", words(str(n)), (deep,))
+        deep = Section(f"a{n}", line(str(n)), (deep,))
     text = written(deep)
     for level, title in ((2, "1"), (3, "2"), (6, "5"), (6, "6"), (6, "7")):
         assert f'<h{level} id="a{title}--title">{title}</h{level}>' in text
@@ -353,8 +352,8 @@ def test_links_lead_to_the_page_and_to_the_web_alone(href: str, led: str) -> Non
 def test_the_name_of_a_step_leads_to_it() -> None:
     named = f'<a href="#{anchor("step-fix1-a-2")}">'
     assert named in written(Paragraph(line("as ", code("fix1[a=2]"))))
-    assert named not in written(Paragraph(words("fix1[a=2]")))
-    row = TableRow({"version": Cell(words("fix1[a=2]"))}, key="fix1[a=2]")
+    assert named not in written(Paragraph(line("fix1[a=2]")))
+    row = TableRow({"version": Cell(line("fix1[a=2]"))}, key="fix1[a=2]")
     assert named in written(Table("times", (Field("version", "version", str),), (row,)))
 
 
@@ -366,10 +365,10 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
         Field("result", "result", str),
     )
     cells = {
-        "version": Cell(words("fix1")),
-        "time": Cell(words("4.31"), sort=4.31, note="[4.30, 4.32]"),
-        "verdict": Cell(words("kept at large")),
-        "result": Cell(words("refuted")),
+        "version": Cell(line("fix1")),
+        "time": Cell(line("4.31"), sort=4.31, note="[4.30, 4.32]"),
+        "verdict": Cell(line("kept at large")),
+        "result": Cell(line("refuted")),
     }
     row = TableRow(cells, key="fix1", kind=Marking.KEPT)
     ladder = written(Table("ladder", columns, (row,)))
@@ -381,19 +380,19 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
     plain = written(Table("times", columns, (row,)))
     assert "data-sort" not in plain
     assert "<button" not in plain
-    missing = TableRow({"version": Cell(words("fix2"))})
+    missing = TableRow({"version": Cell(line("fix2"))})
     assert written(Table("times", columns, (missing,))).count("<td") == 3
 
 
 def test_steps_stand_beside_a_list_of_them() -> None:
     steps = tuple(
-        Section(f"step-{name}", words(f"{name}: more"), (), kind, name, word)
+        Section(f"step-{name}", line(f"{name}: more"), (), kind, name, word)
         for name, kind, word in (
             ("fix1", Marking.KEPT, "kept"),
             ("fix2", Marking.REJECTED, "slower"),
         )
     )
-    text = written(Section("steps", words("Steps"), (Paragraph(words("first")), *steps)))
+    text = written(Section("steps", line("Steps"), (Paragraph(line("first")), *steps)))
     listed = text[text.index("<nav") : text.index("</nav>")]
     assert listed.count("<li>") == 2
     assert '<a href="#step-fix2" data-variant="fix2">' in listed

@@ -123,7 +123,7 @@ class Ablated(Shown, Ablation):
 
     def _blocks(self) -> Sequence[doc.Block]:
         table = ladder_table(self, Where.REPORT, name="variants")  # without buttons
-        head: list[doc.Block] = [doc.Paragraph(answer(self)), table]
+        head: list[doc.Block] = [doc.paragraph(answer(self)), table]
         return [*head, *doc.warned(warnings(self)), *charts(self)]
 
 

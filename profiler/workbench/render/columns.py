@@ -106,7 +106,7 @@ class LadderColumn:
 
     def cell(self, shown: ShownRows, row: Row) -> doc.Cell:
         if self.measured and not has_figures(row):
-            return doc.Cell(doc.words(NONE))
+            return doc.cell(NONE)
         value = self.value(row)
         cell = doc.as_cell(self.text(row, shown) if self.text else _text(value))
         return replace(cell, sort=_sort(value))
@@ -169,7 +169,7 @@ def _parent_text(row: Row, _: ShownRows) -> doc.Content:
     if not _has_parent(row):
         return NONE
     over = _parent(row)
-    return doc.Cell(doc.words(fine(over.ratio)), note=ends(over)) if over else ABSENT
+    return doc.cell(fine(over.ratio), note=ends(over)) if over else ABSENT
 
 
 def _cycles(row: Row) -> float | None:
@@ -192,14 +192,14 @@ def _fastest_text(row: Row, shown: ShownRows) -> doc.Content:
         return ABSENT
     alone = "" if over is row.over_fastest else " alone"
     named = "" if row.chained.fastest == shown.fastest else f" ({row.chained.fastest})"
-    return doc.Cell(doc.words(f"{fine(over.ratio)}{alone}"), note=f"{ends(over)}{named}")
+    return doc.cell(f"{fine(over.ratio)}{alone}", note=f"{ends(over)}{named}")
 
 
 def _error_text(row: Row, _: ShownRows) -> doc.Content:
     if row.accuracy is None:
         return ABSENT
     varies = "varies" if row.accuracy.varies else ""
-    return doc.Cell(doc.words(factor(row.accuracy.times_reference)), note=varies)
+    return doc.cell(factor(row.accuracy.times_reference), note=varies)
 
 
 def _cold(row: Row) -> float | None:
@@ -225,7 +225,7 @@ def _memory_text(row: Row, _: ShownRows) -> doc.Content:
         return ABSENT
     rate = f"({number(level.bytes_per_second / 1e9)} GB/s)"
     text = f"{percent(level.share_of_bandwidth)} of {level.name.upper()}"
-    return doc.Cell(doc.words(text), note=rate)
+    return doc.cell(text, note=rate)
 
 
 def _stall(row: Row) -> dict[str, object] | None:
@@ -268,9 +268,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         lambda row: row.variant,
         EVERYWHERE,
         rank=0,
-        text=lambda row, shown: doc.Cell(
-            doc.words(row.variant), short=shown.short_names[row.variant]
-        ),
+        text=lambda row, shown: doc.cell(row.variant, short=shown.short_names[row.variant]),
         is_number=False,
         measured=False,
         least=8,

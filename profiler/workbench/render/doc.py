@@ -211,10 +211,6 @@ def plain(text: Text) -> str:
     return "".join(span.text for span in text)
 
 
-def words(text: str) -> Text:
-    return (Span(text),) if text else ()
-
-
 def code(text: str) -> Text:
     return (Span(text, code=True),) if text else ()
 
@@ -231,7 +227,10 @@ def bold(text: Text) -> Text:
 def line(*parts: str | Text) -> Text:
     """Spans from strings and texts, one after the other."""
     return tuple(
-        span for part in parts for span in (words(part) if isinstance(part, str) else part)
+        span
+        for part in parts
+        if part
+        for span in ((Span(part),) if isinstance(part, str) else part)
     )
 
 
@@ -240,11 +239,30 @@ def paragraph(*parts: str | Text) -> Paragraph:
     return Paragraph(line(*parts))
 
 
-def joined(texts: Sequence[Text], by: str = ", ") -> Text:
+def bullets(items: Iterable[str | Text], *, ordered: bool = False) -> Bullets:
+    return Bullets(tuple(map(line, items)), ordered)
+
+
+def fold(summary: str | Text, *blocks: Block) -> Fold:
+    return Fold(line(summary), blocks)
+
+
+def section(key: str, title: str | Text, *blocks: Block, **more: Any) -> Section:
+    """A section of blocks; ``more`` are its other fields."""
+    return Section(key, line(title), blocks, **more)
+
+
+def cell(
+    text: str | Text, sort: float | str | None = None, note: str = "", short: str = ""
+) -> Cell:
+    return Cell(line(text), sort, note, short)
+
+
+def joined(texts: Iterable[str | Text], by: str = ", ") -> Text:
     """The texts with ``by`` between them."""
     spans: list[Span] = []
     for index, text in enumerate(texts):
-        spans += [*words(by if index else ""), *text]
+        spans += line(by if index else "", text)
     return tuple(spans)
 
 
@@ -257,14 +275,12 @@ def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> 
 
 
 def as_cell(content: Content) -> Cell:
-    if isinstance(content, Cell):
-        return content
-    return Cell(words(content) if isinstance(content, str) else content)
+    return content if isinstance(content, Cell) else cell(content)
 
 
 def figure_cell(value: float | None, text: str = "", note: str = "") -> Cell:
     """A number as people read it, with itself for sorting."""
-    return Cell(words(text or number(value)), sort=finite(value), note=note)
+    return cell(text or number(value), finite(value), note)
 
 
 def quantity_cell(value: float | None, unit: str) -> Cell:
@@ -273,9 +289,7 @@ def quantity_cell(value: float | None, unit: str) -> Cell:
 
 def interval_cell(ratio: Ratio | None) -> Cell:
     """A ratio with its interval; a dash where there is none."""
-    if ratio is None:
-        return Cell(words(NONE))
-    return Cell(words(interval(ratio)), sort=ratio.ratio)
+    return cell(interval(ratio), ratio.ratio) if ratio else cell(NONE)
 
 
 def table(

@@ -128,7 +128,7 @@ def picture(chart: doc.Chart) -> str:
     )
     image = f'  <img alt="{_attribute(chart.alt)}" src="{name}-light.svg">'
     drawn = f"<picture>\n{sources}\n{image}\n</picture>"
-    return f"{drawn}\n\n{paragraph(doc.words(chart.caption))}" if chart.caption else drawn
+    return f"{drawn}\n\n{paragraph(doc.line(chart.caption))}" if chart.caption else drawn
 
 
 def fold(block: doc.Fold, level: int) -> str:

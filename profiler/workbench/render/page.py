@@ -146,8 +146,8 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[doc.Sect
     def head(figure: Figure) -> doc.Cell:
         every = [each[figure.id] for each in figures.values() if figure.id in each]
         ends = [figure_value(f(every, key=lambda each: each.value)) for f in (min, max)]
-        text = doc.words(with_unit(figure.label, figure.unit))
-        return doc.Cell(text, note=" to ".join(dict.fromkeys(ends)))
+        text = with_unit(figure.label, figure.unit)
+        return doc.cell(text, note=" to ".join(dict.fromkeys(ends)))
 
     def cell(name: str, figure: Figure) -> str:
         collected = figures[name].get(figure.id)
@@ -156,9 +156,9 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[doc.Sect
     columns: list[doc.Field[Figure]] = [doc.Field("figure", "figure", head)]
     columns += [doc.numeric(name, name, partial(cell, name)) for name in figures]
     columns.append(doc.Field("metric", "ncu metric", lambda figure: figure.metric))
-    title = doc.words("Every figure, side by side")
+    title = "Every figure, side by side"
     shown = doc.table("figures", columns, by_id.values(), key=lambda figure: figure.id)
-    return [doc.Section("figures", title, (shown, *marked(*figures.values())))]
+    return [doc.section("figures", title, shown, *marked(*figures.values()))]
 
 
 def _data(

@@ -48,7 +48,7 @@ def _write(block: doc.Block, console: Console) -> None:
         case doc.Callout():
             for item in block.items:
                 console.print(
-                    styled(doc.words("warning: "), "yellow bold").append_text(styled(item))
+                    styled(doc.line("warning: "), "yellow bold").append_text(styled(item))
                 )
         case doc.CodeBlock():
             for text in block.text.splitlines():
@@ -133,7 +133,7 @@ def drawn(table: doc.Table, width: int) -> Iterator[RenderableType]:
     yield shown
     kept = [each.column for each in columns]
     if left := [doc.label(column, notes=False) for column in table.columns if column not in kept]:
-        yield styled(doc.words(f"more with --markdown: {', '.join(left)}"), "dim")
+        yield styled(doc.line(f"more with --markdown: {', '.join(left)}"), "dim")
 
 
 def _cell(row: doc.TableRow, shown: Fitted, *, first: bool) -> Styled:
@@ -152,7 +152,7 @@ def _cell(row: doc.TableRow, shown: Fitted, *, first: bool) -> Styled:
         cut = f"{clip(name, shown.width - tail)}{name[len(name) - tail :]}"
         return styled((), style).append(name if cell_width(name) <= shown.width else cut)
     if cell.short:
-        return styled(doc.words(whole_words(printable(cell.short), shown.width)))
+        return styled(doc.line(whole_words(printable(cell.short), shown.width)))
     text.truncate(shown.width, overflow="ellipsis")
     return text
 

@@ -46,6 +46,6 @@ def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
         title = doc.line(doc.code(name), launches.of_all(group, result.groups))
         first = advice.first_look(details.advice, details.hottest)[:1]
         parts = (*first, advice.to_try(details.advice))
-        yield doc.Section(f"launch-{group.typical.index}", title, parts)
+        yield doc.section(f"launch-{group.typical.index}", title, *parts)
     if len(result.groups) > len(shown):
         yield left_out("shown", "--kernel NAME chooses others")

@@ -65,9 +65,7 @@ def blocks(result: Builds, _: object) -> list[doc.Block]:
     if kernels:
         shown.append(doc.table("kernels", COMPILED, kernels, key=lambda k: k.variant))
     if warnings:
-        shown.append(
-            doc.Bullets(tuple(doc.line(doc.code(name), f": {text}") for name, text in warnings))
-        )
+        shown.append(doc.bullets(doc.line(doc.code(name), f": {text}") for name, text in warnings))
     if without:
         text = ": nothing to compile here, what it calls is compiled when it runs"
         shown.append(doc.paragraph(doc.joined([doc.code(name) for name in without]), text))

@@ -154,7 +154,7 @@ def code_blocks(result: MachineCodeResult) -> Iterator[doc.Block]:
         yield from _kernel(result.kernels[0])
         return
     for kernel in result.kernels:
-        yield doc.Section("kernel", doc.code(kernel.kernel), tuple(_kernel(kernel)))
+        yield doc.section("kernel", doc.code(kernel.kernel), *_kernel(kernel))
     for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
         if kernels:
             yield doc.paragraph(f"only in {name}: {', '.join(kernels)}")

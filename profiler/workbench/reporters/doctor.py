@@ -38,11 +38,6 @@ FINDINGS: list[doc.Field[DoctorRow]] = [
 ]
 
 
-def span(part: tuple[int, str]) -> doc.Text:
-    """Every second part of a text that is split at its backticks is code."""
-    return doc.code(part[1]) if part[0] % 2 else doc.words(part[1])
-
-
 def blocks(result: Diagnosis, _: object) -> list[doc.Block]:
     """Return what there is, what works with it, and how to get what is missing."""
     shown: list[doc.Block] = [
@@ -50,10 +45,10 @@ def blocks(result: Diagnosis, _: object) -> list[doc.Block]:
         doc.paragraph(result.conclusion),
     ]
     fixes = grouped((f.fix, f.name) for f in result.rows if f.fix)
-    helps = tuple(
-        doc.line(doc.strong(", ".join(names)), ": ", *map(span, enumerate(fix.split("`"))))
+    helps = [
+        doc.line(doc.strong(", ".join(names)), ": ", doc.authored(fix))
         for fix, names in fixes.items()
-    )
+    ]
     if helps:
-        shown[1:1] = [doc.paragraph("What would help, first things first:"), doc.Bullets(helps)]
+        shown[1:1] = [doc.paragraph("What would help, first things first:"), doc.bullets(helps)]
     return shown

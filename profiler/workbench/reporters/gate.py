@@ -27,9 +27,7 @@ Moved = tuple[str, Difference]  # of a variant
 
 CHANGES: list[doc.Field[VariantChange]] = [
     doc.Field("variant", "variant", lambda c: c.variant),
-    doc.Field(
-        "verdict", "verdict", lambda c: doc.strong(c.verdict) if c.is_bad else doc.words(c.verdict)
-    ),
+    doc.Field("verdict", "verdict", lambda c: doc.strong(c.verdict) if c.is_bad else c.verdict),
     doc.Field("by", "by", lambda c: TIERS[c.tier], rank=2),
     doc.Field("cause", "cause", lambda c: c.cause or NONE, rank=1),
     doc.Field("why", "why", lambda c: sentence(c.why), rank=1),
@@ -55,7 +53,7 @@ def blocks(result: Gated, _: object) -> Iterator[doc.Block]:
         doc.strong(f"{result.older.short} → {result.newer.short}: {text or 'no variant'}")
     )
     for each in result.studies:
-        yield doc.Section(each.study, doc.code(each.study), tuple(_study(each.changes)))
+        yield doc.section(each.study, doc.code(each.study), *_study(each.changes))
 
 
 def _study(changes: Sequence[VariantChange]) -> Iterator[doc.Block]:

@@ -108,5 +108,5 @@ def listing(listed: ListedStudy) -> doc.Section:
         for each in v.evidence
         if each.why
     ]
-    blocks: tuple[doc.Block, ...] = (doc.paragraph(shapes), shown, *damaged)
-    return doc.Section(listed.study, doc.line(doc.code(listed.study), f": {listed.title}"), blocks)
+    title = doc.line(doc.code(listed.study), f": {listed.title}")
+    return doc.section(listed.study, title, doc.paragraph(shapes), shown, *damaged)

@@ -82,30 +82,28 @@ def blocks(done: Attempt, options: Any) -> list[doc.Block]:
 def attempt_blocks(done: Attempt, *, profiled: bool) -> list[doc.Block]:
     """The verdict, then times and limits; ``profiled`` says that a profile was asked for."""
     verdict = answer(done.verdict, done.times_reference_error, done.against, done.problem.itself)
-    shown: list[doc.Block] = [doc.Paragraph(verdict), *introduction(done.problem, done.trial)]
+    shown: list[doc.Block] = [doc.paragraph(verdict), *introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
         shown += times_and_limits(done.row, done.judged, profiled=profiled)
     else:
         shown += _on_the_cpu(done)
     if steps := next_steps(done):
-        shown += [doc.paragraph("Next:"), doc.Bullets(tuple(steps))]
+        shown += [doc.paragraph("Next:"), doc.bullets(steps)]
     return shown
 
 
 def introduction(problem: Problem, trial: Learned) -> list[doc.Block]:
     """Return what it is, what goes in and out, and what it is checked against."""
     inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
-    lines = [doc.words(f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}")]
-    lines.append(doc.words(checked_by(problem, trial)))
+    lines = [f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}"]
+    lines.append(checked_by(problem, trial))
     if trial.larger is not None:
-        lines.append(
-            doc.words("checked for larger inputs too: 4 times each, the first row 32 times")
-        )
+        lines.append("checked for larger inputs too: 4 times each, the first row 32 times")
     if trial.in_place:
-        lines.append(doc.words(f"changes its inputs in place: {', '.join(trial.in_place)}"))
+        lines.append(f"changes its inputs in place: {', '.join(trial.in_place)}")
     if trial.doubt:
-        lines.append(doc.words(trial.doubt))
-    return [doc.paragraph(doc.strong(problem.what)), doc.Bullets(tuple(lines))]
+        lines.append(trial.doubt)
+    return [doc.paragraph(doc.strong(problem.what)), doc.bullets(lines)]
 
 
 def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> doc.Text:
@@ -175,7 +173,7 @@ def _on_the_cpu(done: Attempt) -> list[doc.Block]:
     ]
     items += [compiled] if (compiled := compiled_text(done)) else []
     items += done.uncalled
-    return [doc.Bullets(tuple(map(doc.words, items)))] if items else []
+    return [doc.bullets(items)] if items else []
 
 
 def compiled_text(done: Attempt) -> str:

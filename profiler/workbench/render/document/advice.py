@@ -24,7 +24,7 @@ AT_ITS_BANDWIDTH = f"{Stage.MEMORY}.{DRAM}/{Change.FUSE}"
 def to_try(advice: Sequence[Advice] | None, after: str = "") -> doc.Section:
     """The list that an output of one variant ends in; ``after`` names it, or one of several."""
     title = doc.line(TITLE, *((" after ", doc.code(after)) if after else ()))
-    return doc.Section("to-try", title, tuple(listed(advice)))
+    return doc.section("to-try", title, *listed(advice))
 
 
 def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[doc.Block]:
@@ -41,7 +41,7 @@ def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[do
     return [
         doc.paragraph(doc.strong("Limit: "), limit, where),
         doc.paragraph(f"{TITLE}:"),
-        doc.Bullets(tuple(items), ordered=True),
+        doc.bullets(items, ordered=True),
     ]
 
 
@@ -55,7 +55,7 @@ def listed(advice: Sequence[Advice] | None) -> list[doc.Block]:
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
     blocks: list[doc.Block] = [doc.paragraph(_room(room))] if room else []
     items = [_whole(one, first[:place]) for place, one in enumerate(first)]
-    return [*blocks, doc.Bullets(tuple(items), ordered=True)]
+    return [*blocks, doc.bullets(items, ordered=True)]
 
 
 def _room(advice: Advice) -> str:
@@ -82,7 +82,7 @@ def _limit(advice: Advice, before: Sequence[Advice]) -> doc.Text:
     same = next((n for n, b in enumerate(before, 1) if b.limit.id == advice.limit.id), 0)
     if same:
         other = "" if before[same - 1].why == advice.why else f"; {sentence(advice.why)}"
-        return doc.words(f"as {same}{other}")
+        return doc.line(f"as {same}{other}")
     return doc.line(
         f"{limit_title(advice.limit)}; {sentence(advice.why)} (",
         doc.code(advice.limit.metric),
@@ -94,7 +94,7 @@ def _limit(advice: Advice, before: Sequence[Advice]) -> doc.Text:
 def spot(place: Spot | None) -> doc.Text:
     """``file:line`` and its share of all stall time."""
     if place is None:
-        return doc.words("no line of its own")
+        return doc.line("no line of its own")
     called = (", called at ", _place(*place.called_at)) if place.called_at else ()
     share = f", {percent(place.share)} of the stall time" if place.share else ""
     return doc.line(_place(place.file, place.line), *called, share)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -29,12 +29,20 @@ from workbench.judge.times import TimingFacts
 from workbench.render import doc
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, hunks, limits, timings, variant, warp_times
-from workbench.render.document import phrases as said
+from workbench.render.document import (
+    advice,
+    hunks,
+    limits,
+    phrases,
+    timings,
+    variant,
+    warp_times,
+)
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     anchor,
     brief_shape,
+    by_time,
     compared,
     has_same_speed,
     judged,
@@ -76,14 +84,17 @@ def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[doc.Block]:
     the references.
     """
     rows = ablation.rows_with(named)
-    above = [doc.paragraph(said.answer(ablation)), *doc.warned(sentences(ablation.damage))]
+    above = [doc.paragraph(phrases.answer(ablation)), *doc.warned(sentences(ablation.damage))]
     table = ladder_table(ablation, Where.SCREEN, rows)
     few = ablation.across is not None and len(ablation.across.shapes) <= MOST_SIZES
     sizes = timings.sizes_table(ablation) if few else []
-    timed = sorted((r.time.value, r.variant) for r in ablation.references if r.time)
+    timed = by_time(ablation.references)
     references = ", ".join(f"{name} {number(us)}" for us, name in timed)
     lines = [f"references (µs): {references}"] * bool(timed)
-    counts = {"more step": len(ablation.rows) - len(rows), "warning": len(said.warnings(ablation))}
+    counts = {
+        "more step": len(ablation.rows) - len(rows),
+        "warning": len(phrases.warnings(ablation)),
+    }
     more = [f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n]
     lines += [f"{', '.join(more)}: --all"] * bool(more)
     return [*above, table, *sizes, doc.CodeBlock("\n".join(lines))]
@@ -100,20 +111,19 @@ def whole(ablation: Ablation) -> list[doc.Block]:
         ends = f"{ablation.whole.before} to {ablation.whole.after} under ncu"
         parts.insert(0, f"{ends}: {limits.equation(ablation.whole.decomposition)}")
     return [
-        doc.paragraph(said.answer(ablation)),
+        doc.paragraph(phrases.answer(ablation)),
         variant.origin(ablation),
         ladder_table(ablation),
         *map(doc.paragraph, filter(None, parts)),
-        *map(doc.paragraph, said.calls(ablation)),
-        *doc.warned(said.warnings(ablation)),
+        *map(doc.paragraph, phrases.calls(ablation)),
+        *doc.warned(phrases.warnings(ablation)),
     ]
 
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Document:
     """``diffs`` has a step's diff against its parent."""
-    title = doc.words(f"All variants and columns at {table_size(ablation)}")
-    whole = doc.Fold(title, (ladder_table(ablation),))
-    return _document(ablation, (whole,), _steps(ablation, diffs))
+    title = f"All variants and columns at {table_size(ablation)}"
+    return _document(ablation, [doc.fold(title, ladder_table(ablation))], _steps(ablation, diffs))
 
 
 def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> doc.Document:
@@ -121,28 +131,25 @@ def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> d
     shown = [row for row in ablation.path if row.verdict != Verdict.BASELINE]
     parts: list[doc.Block] = [change(row, ablation, diffs.get(row.variant)) for row in shown]
     blocks = parts or [doc.paragraph("No variant was kept yet.")]
-    return _document(ablation, (), doc.Section("changes", doc.words("The changes"), tuple(blocks)))
+    return _document(ablation, [], doc.section("changes", "The changes", *blocks))
 
 
 def _document(
     ablation: Ablation, more_rows: Sequence[doc.Block], steps: doc.Section
 ) -> doc.Document:
-    over_sizes = doc.Section(SIZES, doc.words("Time over size"), (_chart(SIZES, ablation),))
+    result = doc.paragraph(phrases.answer(ablation))
+    over_sizes = doc.section(SIZES, "Time over size", _chart(SIZES, ablation))
     sections = (
-        doc.Section(
-            "result", (), (doc.paragraph(said.answer(ablation)), *timings.sizes_table(ablation))
-        ),
-        doc.Section("possible", doc.words("What is possible"), tuple(possible(ablation))),
+        doc.section("result", "", result, *timings.sizes_table(ablation)),
+        doc.section("possible", "What is possible", *possible(ablation)),
         *[over_sizes] * ablation.has_sizes,
-        doc.Section("ladder", doc.words("Time by variant"), (*_ladder(ablation), *more_rows)),
+        doc.section("ladder", "Time by variant", *_ladder(ablation), *more_rows),
         steps,
-        _failures(ablation),
-        doc.Section(
-            "fastest", doc.words("Limits of the fastest reference"), tuple(_fastest(ablation))
-        ),
-        doc.Section("roofline", doc.words("Roofline and stall time"), _limits(ablation)),
-        doc.Section("next", doc.words(advice.TITLE), advice.next_steps(ablation)),
-        doc.Section("method", doc.words("Method and limits"), tuple(method(ablation))),
+        doc.section("failures", "What did not work", _failures(ablation)),
+        doc.section("fastest", "Limits of the fastest reference", *_fastest(ablation)),
+        doc.section("roofline", "Roofline and stall time", *_limits(ablation)),
+        doc.section("next", advice.TITLE, *advice.next_steps(ablation)),
+        doc.section("method", "Method and limits", *method(ablation)),
     )
     return doc.Document(doc.line(ablation.title or ablation.study), sections)
 
@@ -177,8 +184,7 @@ def possible(ablation: Ablation) -> Iterator[doc.Block]:
         f". So {number(bound)} µs is the least",
         ", with the inputs in L2, where the kernel before leaves them." if fits else ".",
     )
-    rows = (best, *ablation.references)
-    timed = sorted((r.time.value, r.variant) for r in rows if r.time)
+    timed = by_time([best, *ablation.references])
     fields: list[doc.Field[tuple[float, str]]] = [
         doc.Field("variant", "variant", lambda known: doc.code(known[1])),
         doc.numeric("time", "time", lambda known: number(known[0]), unit="µs"),
@@ -187,25 +193,25 @@ def possible(ablation: Ablation) -> Iterator[doc.Block]:
     yield doc.table("possible", fields, timed, key=lambda known: known[1])
 
 
-def _failures(ablation: Ablation) -> doc.Section:
-    shown = said.failures(ablation)
-    blocks = doc.Bullets(shown) if shown else doc.paragraph("No variant was rejected.")
-    return doc.Section("failures", doc.words("What did not work"), (blocks,))
+def _failures(ablation: Ablation) -> doc.Block:
+    shown = phrases.failures(ablation)
+    return doc.bullets(shown) if shown else doc.paragraph("No variant was rejected.")
 
 
 def _fastest(ablation: Ablation) -> Iterator[doc.Block]:
     """The three largest limits of the fastest reference by its own capture."""
-    timed = sorted((r.time.value, r.variant) for r in ablation.references if r.time)
-    row = ablation.row(timed[0][1]) if timed else None
-    if row is None:
+    timed = by_time(ablation.references)
+    if not timed:
         yield doc.paragraph(f"Time of a reference: {ABSENT}.")
         return
+    row = ablation.row(timed[0][1])
     title = f" ({row.title})" * bool(row.title)
     absent = "" if row.bottlenecks else f" {ABSENT}."
     yield doc.paragraph(
         doc.code(row.variant), f"{title} takes {took(row)}. By its own capture:{absent}"
     )
-    yield from [limits.bullets(row.bottlenecks[:3])] * bool(row.bottlenecks)
+    if row.bottlenecks:
+        yield limits.bullets(row.bottlenecks[:3])
 
 
 def _ladder(ablation: Ablation) -> list[doc.Block]:
@@ -217,10 +223,8 @@ def _ladder(ablation: Ablation) -> list[doc.Block]:
     if ablation.references:
         references = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
         named = [doc.line(doc.code(row.variant), f" {took(row)}") for row in references]
-        message = doc.line("References: ", doc.joined(named), ".")
-        for text in said.calls(ablation):
-            message = doc.line(message, " ", text)
-        shown.append(doc.paragraph(message))
+        parts = [doc.line("References: ", doc.joined(named), "."), *phrases.calls(ablation)]
+        shown.append(doc.paragraph(doc.joined(parts, " ")))
     if more := len(ablation.rows) - len(rows):
         command = doc.code(f"workbench ablate --all --study {ablation.study}")
         shown.append(doc.paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
@@ -246,25 +250,29 @@ def _limits(ablation: Ablation) -> tuple[doc.Block, ...]:
 
 def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Section:
     sections = [change(row, ablation, diffs.get(row.variant), page=True) for row in steps(ablation)]
-    blocks: list[doc.Block] = [*doc.paragraphs(ablation.summary), *_baseline(ablation), *sections]
-    return doc.Section(
-        "steps", doc.words("Steps, with diffs and stall time by line"), tuple(blocks)
-    )
+    before: list[doc.Block] = [
+        *doc.paragraphs(ablation.summary),
+        *map(_baseline, ablation.rows[:1]),
+    ]
+    return doc.section("steps", "Steps, with diffs and stall time by line", *before, *sections)
 
 
-def _baseline(ablation: Ablation) -> tuple[doc.Section, ...]:
+def _baseline(row: Row) -> doc.Section:
     """Return where the baseline loses its time."""
-    if not ablation.rows:
-        return ()
-    row = ablation.rows[0]
     title = doc.line(doc.code(row.variant), ": where it loses its time")
-    blocks: tuple[doc.Block, ...] = (doc.paragraph(f"Bottlenecks of the baseline: {ABSENT}."),)
+    blocks: list[doc.Block] = [doc.paragraph(f"Bottlenecks of the baseline: {ABSENT}.")]
     if row.bottlenecks:
         note = doc.paragraph("Estimates are upper bounds by ncu's rules. They overlap.")
         absent = limits.no_lines(row.no_source_lines)
-        blocks = (limits.bullets(row.bottlenecks), *absent, note)
-    key, word = anchor(row.variant), verdict(row)
-    return (doc.Section(key, title, blocks, doc.Marking.BASELINE, row.variant, word),)
+        blocks = [limits.bullets(row.bottlenecks), *absent, note]
+    return _of_step(row, title, blocks, doc.Marking.BASELINE)
+
+
+def _of_step(
+    row: Row, title: str | doc.Text, blocks: Iterable[doc.Block], kind: doc.Marking
+) -> doc.Section:
+    key, name = anchor(row.variant), row.variant
+    return doc.section(key, title, *blocks, kind=kind, variant=name, badge=verdict(row))
 
 
 ENVIRONMENT = (
@@ -279,35 +287,30 @@ ENVIRONMENT = (
     ("Nsight Compute", "ncu"),
 )
 CACHES = {"all": "caches flushed before every pass", "none": "caches left as they were"}
-Fact = tuple[str, doc.Text]
+Fact = tuple[str, str | doc.Text]
 
 
 def method(ablation: Ablation) -> list[doc.Block]:
     """How correctness, times and profiles were measured, and what limits the evidence."""
-    points = [
-        doc.words(
-            "Correctness: every variant against the study's float64 reference, on fresh random and "
-            "difficult inputs at several shapes, with outputs filled with NaN before each call. "
-            "A wrong variant is never timed."
-        ),
-        doc.words(_timing(ablation.timing)),
-        doc.words(_regimes(ablation.timing)),
-        *filter(None, [said.with_cold_l2(ablation), doc.words(_controls(ablation.timing))]),
-        doc.words(recorded(ablation)),
-        doc.words(f"Profiles: {_profile(ablation.environment.ncu_options)}"),
+    points: list[str | doc.Text] = [
+        CORRECTNESS,
+        _timing(ablation.timing),
+        _regimes(ablation.timing),
+        phrases.with_cold_l2(ablation),
+        _controls(ablation.timing),
+        recorded(ablation),
+        f"Profiles: {_profile(ablation.environment.ncu_options)}",
+        WORDS,
+        f"Predictions: {variant.results(ablation.score)}." * bool(ablation.score.total),
     ]
-    points.append(doc.words(WORDS))
-    if ablation.score.total:
-        points.append(doc.words(f"Predictions: {variant.results(ablation.score)}."))
-    blocks: list[doc.Block] = [doc.Bullets(tuple(points))]
-    notes = (*_alike(ablation), *said.stale(ablation))
+    blocks: list[doc.Block] = [doc.bullets(filter(None, points))]
+    notes: list[str | doc.Text] = [*_alike(ablation), *phrases.stale(ablation)]
     if notes:
-        blocks.append(doc.Fold(doc.words("Notes on the evidence"), (doc.Bullets(notes),)))
-    environment_fold = doc.Fold(doc.words("Environment"), (environment(ablation),))
-    return [*blocks, environment_fold, *reproduction(ablation)]
+        blocks.append(doc.fold("Notes on the evidence", doc.bullets(notes)))
+    return [*blocks, doc.fold("Environment", environment(ablation)), *reproduction(ablation)]
 
 
-def _alike(ablation: Ablation) -> Iterator[doc.Text]:
+def _alike(ablation: Ablation) -> Iterator[str]:
     """The warnings, with sizes for people; of one kind the first, and how many others there are."""
     kinds = grouped((each.code, each) for each in ablation.warnings)
     for first, *others in kinds.values():
@@ -315,7 +318,7 @@ def _alike(ablation: Ablation) -> Iterator[doc.Text]:
         text = sentence(first)
         for shape in sorted(ablation.shapes, key=len, reverse=True):  # names may begin alike
             text = text.replace(shape, shape_name(shape, ablation))
-        yield doc.words(f"{text}{more}")
+        yield f"{text}{more}"
 
 
 def _timing(facts: TimingFacts | None) -> str:
@@ -338,6 +341,11 @@ def _controls(facts: TimingFacts | None) -> str:
     return checks and f"Controls, in which 1 or 0 % is no difference: {checks}. {TWINS}"
 
 
+CORRECTNESS = (
+    "Correctness: every variant against the study's float64 reference, on fresh random and "
+    "difficult inputs at several shapes, with outputs filled with NaN before each call. "
+    "A wrong variant is never timed."
+)
 TWINS = "An A/A control is a variant over itself, built, loaded and timed a second time beside it."
 AROUND = (
     "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
@@ -398,12 +406,12 @@ def environment(ablation: Ablation) -> doc.Table:
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     shape = f"{ablation.shape} ({parameters})" if parameters else ablation.shape
     facts: list[Fact] = [
-        ("Study and shape", doc.words(f"{ablation.study}, {shape}")),
-        *((label, doc.words(getattr(recorded, key) or ABSENT)) for label, key in ENVIRONMENT),
-        ("ncu flags", doc.code(" ".join(recorded.ncu_flags)) or doc.words(ABSENT)),
-        ("SM clock under ncu", doc.words(_clocks(ablation))),
-        ("Date", doc.words(f"{recorded.date or ABSENT} ({ablation.source})")),
-        ("Measured by", doc.code(recorded.command or "") or doc.words(ABSENT)),
+        ("Study and shape", f"{ablation.study}, {shape}"),
+        *((label, getattr(recorded, key) or ABSENT) for label, key in ENVIRONMENT),
+        ("ncu flags", doc.code(" ".join(recorded.ncu_flags)) or ABSENT),
+        ("SM clock under ncu", _clocks(ablation)),
+        ("Date", f"{recorded.date or ABSENT} ({ablation.source})"),
+        ("Measured by", doc.code(recorded.command or "") or ABSENT),
     ]
     fields: list[doc.Field[Fact]] = [
         doc.Field("what", "what", lambda fact: fact[0]),
@@ -481,8 +489,7 @@ def change(
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
         blocks += [*_predicted(row), *_lesson(row)]
-    title, name = doc.words(row.variant + head), row.variant
-    return doc.Section(anchor(name), title, tuple(blocks), kind(row), name, verdict(row))
+    return _of_step(row, row.variant + head, blocks, kind(row))
 
 
 def _timeline(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
@@ -495,7 +502,7 @@ def _charts(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
     if stalled := stall_pair(row, ablation):
         yield stalled
     if row.figures:
-        yield doc.Fold(doc.words("Memory chart"), (memory_chart(row, ablation),))
+        yield doc.fold("Memory chart", memory_chart(row, ablation))
 
 
 def _ruling(row: Row, ablation: Ablation) -> Iterator[str | doc.Text]:
@@ -510,7 +517,11 @@ def _ruling(row: Row, ablation: Ablation) -> Iterator[str | doc.Text]:
     if row.step and row.step.corrects:
         bug = "Bug" if shows_bug(row.gates) else "Bug, by its author,"
         yield doc.line(
-            f" {bug} of ", doc.code(parent_of(row)), ": ", doc.authored(row.step.corrects), "."
+            f" {bug} of ",
+            doc.code(parent_of(row)),
+            ": ",
+            doc.authored(row.step.corrects),
+            ".",
         )
     if row.over_chosen:
         yield doc.line(

@@ -205,7 +205,7 @@ def in_short(read: Details) -> doc.Section:
 
 def _section(launch: Launch, parts: Sequence[doc.Block]) -> doc.Section:
     title = doc.line(f"launch {launch.index}: ", doc.code(kernel(launch, TITLE_WIDTH)))
-    return doc.Section(f"launch-{launch.index}", title, tuple(parts))
+    return doc.section(f"launch-{launch.index}", title, *parts)
 
 
 def bottlenecks(read: Details) -> list[doc.Block]:
@@ -329,7 +329,7 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[do
         advice.to_try(rows[1].advice, names[1]),
     ]
     title = doc.line(doc.code(names[0]), " → ", doc.code(names[1]))
-    return [*doc.warned(sentences(pair.warnings)), doc.Section("pair", title, tuple(blocks))]
+    return [*doc.warned(sentences(pair.warnings)), doc.section("pair", title, *blocks)]
 
 
 def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -> doc.Section:
@@ -341,7 +341,7 @@ def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -
         advice.to_try(read.after.advice),
     ]
     title = f"{both}: launch {launch.before.index} → {launch.after.index}"
-    return doc.Section("pair", doc.words(title), tuple(parts))
+    return doc.section("pair", title, *parts)
 
 
 def _state(row: Row) -> doc.Paragraph:
@@ -370,4 +370,4 @@ def costliest(changes: SourceDiff, names: Names) -> list[doc.Block]:
         return [doc.paragraph("the sources are the same")]
     count = len(changes.hunks)
     text = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
-    return [doc.paragraph(text), doc.Bullets(hunks.costliest_lines(changes))]
+    return [doc.paragraph(text), doc.bullets(hunks.costliest_lines(changes))]

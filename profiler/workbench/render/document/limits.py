@@ -75,7 +75,7 @@ def brief(limit: Bottleneck) -> doc.Text:
 
 
 def bullets(limits: Sequence[Bottleneck]) -> doc.Bullets:
-    return doc.Bullets(tuple(map(brief, limits)), ordered=True)
+    return doc.bullets(map(brief, limits), ordered=True)
 
 
 def no_lines(why_none: Finding | None) -> list[doc.Block]:
@@ -113,9 +113,7 @@ def meanings(every: Iterable[Mapping[str, float]]) -> Iterator[doc.Block]:
         yield doc.paragraph(
             "The stall reasons in plain words, after ", link, ". A warp that has one:"
         )
-        yield doc.Bullets(
-            tuple(doc.line(f"{stall_label(n)}: {MEANINGS[n]}") for n in sorted(names))
-        )
+        yield doc.bullets(f"{stall_label(n)}: {MEANINGS[n]}" for n in sorted(names))
 
 
 LEAST = 0.05  # points of a standard error that are shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from workbench.derive.speedup import Ratio, smaller
 from workbench.judge.findings import sentence
@@ -227,6 +227,11 @@ def judged(ablation: Ablation) -> dict[str, tuple[ShapeLadder, Row]]:
     }
 
 
+def by_time(rows: Iterable[Row]) -> list[tuple[float, str]]:
+    """The times of the rows that were timed, with their names, the shortest first."""
+    return sorted((row.time.value, row.variant) for row in rows if row.time)
+
+
 def names(variants: list[str]) -> doc.Text:
     return doc.joined([doc.code(variant) for variant in variants])
 
@@ -294,12 +299,12 @@ def answer(ablation: Ablation) -> doc.Text:
     """The fastest kept step beside the references and the baseline, and where it was measured."""
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
-        return doc.words("No variant has a current time that counts: there is no result yet.")
+        return doc.line("No variant has a current time that counts: there is no result yet.")
     opening = doc.line(doc.code(best.variant), f" takes {took(best)} per call")
     if best.variant == first.variant:
         opening = doc.line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
-    text = doc.bold(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
+    text = doc.bold(doc.line(opening, ": " * bool(speeds), ", ".join(speeds), "."))
     text = doc.line(text, *over_sizes(ablation))
     error = best.accuracy
     if error is not None:
@@ -353,7 +358,7 @@ def _claim(ablation: Ablation) -> str:
     return f" Expected of another run: {later}, by {basis}."
 
 
-def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[doc.Text]:
+def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[str]:
     """Over the fastest reference with its interval, the primary one and the baseline."""
     rows = {row.variant: row for row in (*ablation.references, first)}
     over = {best.chained.fastest or ablation.reference: best.over_fastest}
@@ -367,10 +372,10 @@ def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[doc.Text]:
             continue
         what = row.title if row.is_reference and row.title else name
         if value is None:
-            yield doc.words(f"its speed relative to {what} ({took(row)}) is {ABSENT}")
+            yield f"its speed relative to {what} ({took(row)}) is {ABSENT}"
             continue
         shown = f"{with_cycles(value)} the speed of" if n == 0 else f"{ratio(value)} that of"
-        yield doc.words(f"{shown} {what} ({took(row)})")
+        yield f"{shown} {what} ({took(row)})"
 
 
 def _basis(ablation: Ablation) -> str:
@@ -443,22 +448,22 @@ def lost_most(row: Row) -> Iterator[str | doc.Text]:
 def _reason(row: Row, ablation: Ablation) -> doc.Text:
     """The gate that it failed; of a slower one the ratio with its interval."""
     if row.status == Status.FAILED and not row.judged_at:
-        return doc.words(sentence(row.problem))
+        return doc.line(sentence(row.problem))
     over = row.deciding_speedup or row.over_parent
     failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
     if row.verdict == Verdict.INACCURATE and row.accuracy:
         least = row.accuracy
         where = described(least.shape, ablation) + (f", {least.kind}" if least.kind else "")
-        return doc.words(f"{factor(least.times_reference)} {ablation.reference}'s error at {where}")
+        return doc.line(f"{factor(least.times_reference)} {ablation.reference}'s error at {where}")
     if over is not None and all(gate.name == FASTER for gate in failed):
         return doc.line(f"{interval(over)} the speed of ", doc.code(parent_of(row)))
-    return doc.words("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
+    return doc.line("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
 
 
 def warnings(ablation: Ablation) -> tuple[doc.Text, ...]:
     untimed = ablation.across.untimed.items() if ablation.across else ()
     return (
-        *(doc.words(sentence(warning)) for warning in ablation.warnings),
+        *(doc.line(sentence(warning)) for warning in ablation.warnings),
         *(
             doc.line(doc.code(name), " was not timed at ", names(list(at)), ".")
             for name, at in untimed

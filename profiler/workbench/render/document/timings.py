@@ -58,9 +58,7 @@ def regimes(row: Row, reference: str = "") -> doc.Table:
     parent = parent_of(row)
     timed = {regime: row.regimes.get(regime) or InRegime() for regime in regimes_of(row)}
     fields: list[doc.Field[Regime]] = [
-        doc.Field(
-            "regime", "regime", lambda r: doc.Cell(doc.words(r.label), short=r.label.split()[0])
-        ),
+        doc.Field("regime", "regime", lambda r: doc.cell(r.label, short=r.label.split()[0])),
         doc.numeric("time", "time", lambda r: time_cell(timed[r].microseconds), unit="µs"),
         doc.numeric("range", "95 % interval", lambda r: spread(timed[r].microseconds), rank=3),
         doc.numeric(
@@ -88,7 +86,7 @@ def _fastest(timed: InRegime) -> doc.Content:
     if over is None:
         return ABSENT
     text = f"{with_cycles(over)} of {timed.fastest}"
-    return doc.Cell(doc.words(text), short=f"{interval(over)} {timed.fastest}")
+    return doc.cell(text, short=f"{interval(over)} {timed.fastest}")
 
 
 def _fine(ratio: Ratio) -> str:
@@ -230,13 +228,13 @@ def _value(name: str, combination: Combination) -> doc.Cell:
     value = combination.values[name]
     shown = str(int(value)) if isinstance(value, bool) else str(value)
     sort = value if isinstance(value, str) else float(value)
-    return doc.Cell(doc.words(shown), sort=sort)
+    return doc.cell(shown, sort)
 
 
-def _role(sweep: Sweep, combination: Combination) -> doc.Text:
+def _role(sweep: Sweep, combination: Combination) -> doc.Content:
     roles = ["best"] * (combination is sweep.best) + ["default"] * combination.is_default
     if not roles and combination in sweep.tied:
-        return doc.words("may be best")
+        return "may be best"
     return doc.strong(", ".join(roles))
 
 
@@ -272,7 +270,7 @@ def sweep_view(sweep: Sweep) -> list[doc.Block]:
             key=lambda c: c.variant,
             kind=lambda c: _kind(sweep, c),
         ),
-        doc.Bullets(tuple(account(sweep))),
+        doc.bullets(account(sweep)),
     ]
 
 
@@ -286,20 +284,16 @@ def counts(count: int) -> str:
     return f"{count} combination{'s' if count > 1 else ''}"
 
 
-def account(sweep: Sweep) -> list[doc.Text]:
+def account(sweep: Sweep) -> list[str | doc.Text]:
     """Return what became of the combinations, and the best and how sure that is."""
     fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
-    parts = [doc.line(f"{len(sweep.timed)} timed together", *[f", {each}" for each in lost], ".")]
+    parts: list[str | doc.Text] = [f"{', '.join([f'{len(sweep.timed)} timed together', *lost])}."]
     if sweep.best is None:
         return parts
     parts.append(best_words(sweep))
     if len(sweep.timed) > 2:
-        parts.append(
-            doc.words(
-                "Each interval is for one comparison, in the sessions that timed all of them."
-            )
-        )
+        parts.append("Each interval is for one comparison, in the sessions that timed all of them.")
     return parts
 
 

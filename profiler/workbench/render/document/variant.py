@@ -13,15 +13,7 @@ from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.render import doc
-from workbench.render.document import advice, timings, warp_times
-from workbench.render.document import limits as bottlenecks
-from workbench.render.document.limits import (
-    IMPOSSIBLE,
-    figure_value,
-    impossible,
-    share_of,
-    stall_words,
-)
+from workbench.render.document import advice, limits, timings, warp_times
 from workbench.render.document.phrases import (
     call_of,
     gate_name,
@@ -62,7 +54,7 @@ Known = tuple[str, Figure | None]  # a figure by its id, None where it was not c
 
 def _value(pair: Known) -> doc.Content:
     figure = pair[1]
-    return doc.figure_cell(figure.value, figure_value(figure)) if figure else ABSENT
+    return doc.figure_cell(figure.value, limits.figure_value(figure)) if figure else ABSENT
 
 
 FIGURES: list[doc.Field[Known]] = [
@@ -72,7 +64,7 @@ FIGURES: list[doc.Field[Known]] = [
     doc.Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
 STALLS: list[doc.Field[tuple[str, str]]] = [
-    doc.Field("reason", "stall reason", lambda stall: stall_words(stall[0])),
+    doc.Field("reason", "stall reason", lambda stall: limits.stall_words(stall[0])),
     doc.numeric("share", "share of samples", lambda stall: stall[1]),
 ]
 
@@ -85,14 +77,14 @@ def figure_table(figures: Mapping[str, Figure]) -> doc.Table:
 def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
     """Return what the mark behind a figure means, where one has it."""
     every = (figure for side in sides for figure in side.values())
-    return [doc.paragraph(IMPOSSIBLE)] if any(map(impossible, every)) else []
+    return [doc.paragraph(limits.IMPOSSIBLE)] if any(map(limits.impossible, every)) else []
 
 
 def profile(
     figures: Mapping[str, Figure],
     stalls: Mapping[str, float],
     limiters: Sequence[str],
-    limits: Sequence[Bottleneck],
+    bottlenecks: Sequence[Bottleneck],
 ) -> list[doc.Block]:
     """The figures of one capture."""
     blocks: list[doc.Block] = [
@@ -102,12 +94,12 @@ def profile(
     ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
-        shown = [(name, share_of(share, figures)) for name, share in waited]
+        shown = [(name, limits.share_of(share, figures)) for name, share in waited]
         blocks.append(doc.table("stalls", STALLS, shown, key=lambda stall: stall[0]))
     else:
         blocks.append(doc.paragraph(f"stall samples: {ABSENT}"))
-    if limits:
-        blocks += [doc.paragraph("Top bottlenecks:"), bottlenecks.bullets(limits)]
+    if bottlenecks:
+        blocks += [doc.paragraph("Top bottlenecks:"), limits.bullets(bottlenecks)]
     return blocks
 
 
@@ -117,13 +109,9 @@ def limited(limiters: Sequence[str]) -> str:
 
 def variant(row: Row, ablation: Ablation) -> doc.Section:
     change = row.step.key_change if row.step else row.title
-    return doc.Section(
-        row.variant,
-        doc.line(doc.code(row.variant), ": ", doc.authored(change)),
-        tuple(_blocks(row, ablation)),
-        kind(row),
-        row.variant,
-    )
+    title = doc.line(doc.code(row.variant), ": ", doc.authored(change))
+    blocks, name = _blocks(row, ablation), row.variant
+    return doc.section(name, title, *blocks, kind=kind(row), variant=name)
 
 
 def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
@@ -133,12 +121,12 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
     if row.problem and not has_figures(row):
         if row.verdict and row.judged_at:
             shown = f"verdict: {verdict_words(row, ablation)}; --shape {row.judged_at} shows it"
-            blocks.append(doc.Paragraph(doc.words(shown)))
+            blocks.append(doc.paragraph(shown))
         return blocks
     blocks += advice.first_look(row.advice, row.hottest)
     blocks.append(timings.regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
-        blocks.append(doc.Bullets(tuple(map(doc.words, ratios))))
+        blocks.append(doc.bullets(ratios))
     if row.figures:
         blocks += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
         if row.no_source_lines:
@@ -148,7 +136,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
     if row.timeline:
         blocks += warp_times.timeline(row.timeline, row.time)
     if row.against_parent:
-        blocks += bottlenecks.account(row.against_parent)
+        blocks += limits.account(row.against_parent)
     if row.gates:
         blocks.append(gates(row))
     if row.verdict and parent_of(row):
@@ -222,7 +210,7 @@ def details(row: Row, here: Row, where: str) -> doc.Fold:
     blocks: list[doc.Block] = []
     for title, text in (
         (doc.line("What held ", doc.code(parent_of(row)), " back."), row.step.bottleneck),
-        (doc.words("Why this should help."), row.step.rationale),
+        (doc.line("Why this should help."), row.step.rationale),
     ):
         if text.strip():
             first, *rest = doc.paragraphs(text)
@@ -230,8 +218,8 @@ def details(row: Row, here: Row, where: str) -> doc.Fold:
     blocks += _predictions(row, where)
     blocks.append(gates(row) if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
     blocks += _times(here, where)
-    return doc.Fold(
-        doc.line(doc.code(row.variant), ": reasons, predictions, gates, times"), tuple(blocks)
+    return doc.fold(
+        doc.line(doc.code(row.variant), ": reasons, predictions, gates, times"), *blocks
     )
 
 
@@ -281,4 +269,4 @@ def diff(row: Row, changes: SourceDiff | None) -> doc.Block:
         return doc.paragraph("Only parameters differ from ", doc.code(parent), ".")
     if changes is None or not changes.hunks:
         return doc.paragraph("Diff against ", doc.code(parent), f": {ABSENT}.")
-    return doc.Fold(doc.words(f"Diff against {parent}"), (doc.SourceChange(row.variant),))
+    return doc.fold(f"Diff against {parent}", doc.SourceChange(row.variant))

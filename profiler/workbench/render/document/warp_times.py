@@ -51,5 +51,5 @@ def launches(every: Sequence[LaunchTimeline], wrong: Sequence[Finding]) -> list[
         if len(one.roles) > 1:
             ends = ", ".join(f"{role.words} {percent(role.end)}" for role in one.roles)
             blocks.append(doc.paragraph(f"Of a block's life in {one.kernel[:NAME]}: {ends}."))
-    lines = tuple(doc.words(f"{text}.") for text in sentences(wrong))
-    return [*blocks, doc.Bullets(lines) if lines else doc.paragraph(NO_FAULT)]
+    lines = [f"{text}." for text in sentences(wrong)]
+    return [*blocks, doc.bullets(lines) if lines else doc.paragraph(NO_FAULT)]
