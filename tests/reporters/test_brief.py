@@ -174,7 +174,7 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
     variant, shape = told["variant"], told["shape"]
     times, ladder = measured.times(shape), measured.target.study.ladder
     time = times.time(variant)
-    if told["microseconds"] != (time and brief.number(time.value)):
+    if told["microseconds"] != (time and time.value):
         yield "microseconds"
     if best := told["speedup_over_fastest"]:
         name, ratio = times.least([r.name for r in ladder.references], variant, best["regime"])

@@ -25,27 +25,16 @@ Project = Annotated[
 ]
 Shapes = Annotated[
     str | None,
-    Option(
-        "--shape",
-        help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.",
-        metavar="SHAPE",
-    ),
+    Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.", metavar="SHAPE"),
 ]
 Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.", metavar="ARCH")]
 ShapeName = Annotated[
-    str | None,
-    Option(
-        "--shape",
-        help="Shape; default: from study.py.",
-        metavar="SHAPE",
-    ),
+    str | None, Option("--shape", help="Shape; default: from study.py.", metavar="SHAPE")
 ]
 GpuName = Annotated[
     str | None,
     Option(
-        "--gpu",
-        help="GPU of the evidence; default: this machine's, or newest.",
-        metavar="NAME",
+        "--gpu", help="GPU of the evidence; default: this machine's, or newest.", metavar="NAME"
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
@@ -58,14 +47,8 @@ On = Annotated[
 Kernel = Annotated[
     str | None, Option("--kernel", help="For .ncu-rep files: kernels of this name.", metavar="NAME")
 ]
-Fixes = Annotated[
-    list[str] | None,
-    Argument(metavar="FIX", help="Last steps; default: all."),
-]
-Variants = Annotated[
-    list[str] | None,
-    Argument(metavar="VARIANT", help="Default: all."),
-]
+Fixes = Annotated[list[str] | None, Argument(metavar="FIX", help="Last steps; default: all.")]
+Variants = Annotated[list[str] | None, Argument(metavar="VARIANT", help="Default: all.")]
 
 
 OF_TYPER = "typer"  # the key of a field's metadata
@@ -118,11 +101,7 @@ class Long(Briefed):
 @dataclass(frozen=True, kw_only=True)
 class OfStudy:
     project: Project = None
-    study: str | None = option(
-        "--study",
-        "Study; default: from workbench.toml.",
-        "STUDY",
-    )
+    study: str | None = option("--study", "Study; default: from workbench.toml.", "STUDY")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,12 +202,7 @@ class InitOptions(Answered):
     """
 
     folder: Path = argument("DIR", "Folder of the workspace.", default=Path())
-    template: str = option(
-        "--template",
-        "Template: cuda, triton or torch.",
-        "NAME",
-        default="cuda",
-    )
+    template: str = option("--template", "Template: cuda, triton or torch.", "NAME", default="cuda")
     agents: bool = flag("--agents", "Add AGENTS.md and a skill; also to a workspace that exists.")
 
 

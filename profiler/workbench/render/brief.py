@@ -28,7 +28,7 @@ from workbench.render.document.advice import CATALOGUE, NOTHING
 from workbench.render.document.launches import Details
 from workbench.render.document.limits import top_stall
 from workbench.render.document.phrases import has_figures, parent_of
-from workbench.render.numbers import finite, shorten
+from workbench.render.numbers import shorten
 from workbench.study.model import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 
@@ -67,35 +67,28 @@ def _rounded(value: Any) -> Any:
         return {key: _rounded(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
-    return number(value) if isinstance(value, float) else value
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def _text(data: object) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":"))
 
 
-def number(value: float | None) -> float | None:
-    shown = finite(value)
-    return None if shown is None else float(f"{shown:.{DIGITS}g}")
-
-
 def ratio(over: Ratio | None) -> list[float | None] | None:
     """Return a ratio with both ends of its interval."""
-    return [number(x) for x in (over.ratio, over.low, over.high)] if over else None
+    return [over.ratio, over.low, over.high] if over else None
 
 
 def columns(ladder: Ablation, row: Row, where: Where) -> Data:
-    """The values of the ladder's columns in short: ratios with their ends, four digits."""
+    """The values of the ladder's columns in short: ratios with their ends."""
     return {key: _in_short(value) for key, value in data(ladder, row, where).items()}
 
 
 def _in_short(value: object) -> object:
-    if isinstance(value, float):
-        return number(value)
     if not isinstance(value, Mapping):
         return value
     if "ratio" in value:
-        ends = [number(value[end]) for end in ("ratio", "low", "high")]
+        ends = [value[end] for end in ("ratio", "low", "high")]
         of = {"of": value["of"], "regime": value["regime"]} if "of" in value else {}
         return {**of, "ratio": ends} if of else ends
     short = {k: _in_short(v) for k, v in value.items() if v not in ("", (), None)}
@@ -227,7 +220,7 @@ def _wrong_check(row: Row) -> Data:
             return {
                 "at_shape": shape,
                 "input_kind": check.kind or None,
-                "max_error": number(check.max_abs),
+                "max_error": check.max_abs,
                 "why": short(check.why),
                 "hint": check.hint,
             }
@@ -290,9 +283,7 @@ def ladder(judged: Ablation) -> Data:
         "shape": judged.shape,
         "gpu": judged.gpu,
         "best": {k: v for k, v in best_step.items() if v is not None} or None,
-        "references": {
-            row.variant: number(row.time.value) for row in judged.references if row.time
-        },
+        "references": {row.variant: row.time.value for row in judged.references if row.time},
         "warnings": [short(each) for each in sentences(judged.warnings)],
         "variants": rows,
         **going_on,
@@ -307,9 +298,9 @@ def more(ladder: Ablation, row: Row) -> Data:
     return {
         **step(ladder, row),
         **_judged(row, {"failed": _failed(row), "gates": gates}),
-        "figures": {name: number(figure.value) for name, figure in row.figures.items()},
+        "figures": {name: figure.value for name, figure in row.figures.items()},
         "top_stall": top.reason if top else None,
-        "stalls": {name: number(row.stalls[name]) for name in shown},
+        "stalls": {name: row.stalls[name] for name in shown},
         "bottlenecks": [_bottleneck(each) for each in row.bottlenecks],
     }
 
@@ -318,7 +309,7 @@ def _bottleneck(limit: Bottleneck) -> Data:
     return {
         "title": limit.title,
         "metric": limit.metric,
-        "value": number(limit.value),
+        "value": limit.value,
         **_place(limit.hot_line),
     }
 
@@ -350,7 +341,7 @@ def kernel(details: Details, launches: int) -> Data:
     return {
         "kernel": details.launch.kernel,
         "launches": launches,
-        "figures": {name: number(figure.value) for name, figure in details.figures.items()},
+        "figures": {name: figure.value for name, figure in details.figures.items()},
         **limit(details.advice),
         "next": next_kinds(to_try(details.advice)),
         "bottlenecks": [_bottleneck(each) for each in details.bottlenecks[:5]],
@@ -362,14 +353,14 @@ def listed(group: LaunchGroup) -> Data:
     return {
         "kernel": group.typical.kernel,
         "launches": len(group.launches),
-        "microseconds": number(group.microseconds),
+        "microseconds": group.microseconds,
     }
 
 
 def program_step(step: ProgramStep) -> Data:
     return {
         "variant": step.kept.variant,
-        "microseconds": number(step.microseconds),
+        "microseconds": step.microseconds,
         "speedup_over_parent": ratio(step.speedup_over_parent),
         "verdict": step.verdict,
     }

@@ -45,7 +45,6 @@ from workbench.study.sources import VIRTUAL_ROOT
 from workbench.words import ABSENT, LineKind
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
-GENERATOR = '<meta name="generator" content="workbench">'
 CODE = "Sources, line by line"
 COMMENTS = "comments or blanks only"
 
@@ -150,8 +149,7 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[doc.Sect
         return doc.cell(text, note=" to ".join(dict.fromkeys(ends)))
 
     def cell(name: str, figure: Figure) -> str:
-        collected = figures[name].get(figure.id)
-        return figure_value(collected) if collected else ABSENT
+        return figure_value(figures[name].get(figure.id))
 
     columns: list[doc.Field[Figure]] = [doc.Field("figure", "figure", head)]
     columns += [doc.numeric(name, name, partial(cell, name)) for name in figures]

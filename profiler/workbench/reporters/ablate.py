@@ -28,7 +28,7 @@ def brief(result: Ablation | JudgedStep) -> dict[str, object]:
     return {
         **in_short.step(result.found, result.row),
         "provisional": result.provisional or None,
-        "seconds": in_short.number(result.seconds),
+        "seconds": result.seconds,
         "failures": in_short.failed(result.failures),
         **in_short.error(result.unprofiled),
     }

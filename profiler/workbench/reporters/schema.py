@@ -156,11 +156,7 @@ ANSWERS: Mapping[str, Keys] = {
     "try": {**JUDGED, **STEP, **TRIED},
 }
 # What these answer is their whole record, cut to fit.
-RECORDS: Mapping[str, type] = {
-    "build": Builds,
-    "init": NewWorkspace,
-    "new": NewStep,
-}
+RECORDS: Mapping[str, type] = {"build": Builds, "init": NewWorkspace, "new": NewStep}
 VERBS = (*ANSWERS, *RECORDS)
 
 
@@ -168,8 +164,7 @@ def schema(verb: str) -> Data:
     """The JSON Schema of what a verb answers, success or failure."""
     told = {**EVERY, **ANSWERS.get(verb, {})}
     kinds, defs = msgspec.json.schema_components(
-        [kind for kind, _ in told.values()],
-        ref_template="#/$defs/{name}",
+        [kind for kind, _ in told.values()], ref_template="#/$defs/{name}"
     )
     typed = zip(told.items(), kinds, strict=True)
     record: Data = {key: {} for key in shown_names(RECORDS[verb])} if verb in RECORDS else {}

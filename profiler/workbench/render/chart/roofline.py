@@ -44,10 +44,7 @@ class Roof(NamedTuple):
 
 
 def roofs(
-    memory: str,
-    points: Sequence[Point],
-    rates: Mapping[str, float],
-    measured: Mapping[str, float],
+    memory: str, points: Sequence[Point], rates: Mapping[str, float], measured: Mapping[str, float]
 ) -> list[Roof]:
     """Return the roof of the memory that inputs come from, then those of arithmetic, the highest
     first; packed FP16 and FP64 where some point is bound by them. Without ceilings there is none.

@@ -29,15 +29,7 @@ from workbench.judge.times import TimingFacts
 from workbench.render import doc
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import (
-    advice,
-    hunks,
-    limits,
-    phrases,
-    timings,
-    variant,
-    warp_times,
-)
+from workbench.render.document import advice, hunks, limits, phrases, timings, variant, warp_times
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     anchor,
@@ -517,11 +509,7 @@ def _ruling(row: Row, ablation: Ablation) -> Iterator[str | doc.Text]:
     if row.step and row.step.corrects:
         bug = "Bug" if shows_bug(row.gates) else "Bug, by its author,"
         yield doc.line(
-            f" {bug} of ",
-            doc.code(parent_of(row)),
-            ": ",
-            doc.authored(row.step.corrects),
-            ".",
+            f" {bug} of ", doc.code(parent_of(row)), ": ", doc.authored(row.step.corrects), "."
         )
     if row.over_chosen:
         yield doc.line(

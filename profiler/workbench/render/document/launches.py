@@ -277,15 +277,11 @@ def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
     rows = [(key, before.get(key), after.get(key)) for key in variant.SHOWN]
     fields: list[doc.Field[Both]] = [
         doc.Field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
-        doc.numeric("before", names[0], lambda b: _value(b[1])),
-        doc.numeric("after", names[1], lambda b: _value(b[2])),
+        doc.numeric("before", names[0], lambda b: limits.figure_value(b[1])),
+        doc.numeric("after", names[1], lambda b: limits.figure_value(b[2])),
         doc.numeric("factor", "factor", lambda b: _figure_factor(*b[1:])),
     ]
     return doc.table("figures", fields, rows, key=lambda b: b[0])
-
-
-def _value(figure: Figure | None) -> str:
-    return limits.figure_value(figure) if figure else ABSENT
 
 
 def _figure_factor(before: Figure | None, after: Figure | None) -> str:

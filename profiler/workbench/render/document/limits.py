@@ -142,8 +142,10 @@ def share(value: float, error: float | None) -> str:
     return f"{100 * value:.1f} ± {100 * error:.1f} %"
 
 
-def figure_value(figure: Figure) -> str:
+def figure_value(figure: Figure | None) -> str:
     """A figure without its unit; a share that cannot be has a mark."""
+    if figure is None:
+        return ABSENT
     text = quantity(figure.value, figure.unit)
     return f"{text} *" if impossible(figure) else text
 
@@ -195,9 +197,11 @@ def durations(parts: SpeedupFactors) -> str:
 def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
     """The reasons that changed most, and the rest as one, so that the columns add up."""
     top, rest = list(times[:STALLS_SHOWN]), times[STALLS_SHOWN:]
-    if rest:
-        top.append(StallTime("other", added(t.before for t in rest), added(t.after for t in rest)))
-    return top
+    return [*top, _sum("other", rest)] if rest else top
+
+
+def _sum(name: str, times: Sequence[StallTime]) -> StallTime:
+    return StallTime(name, added(t.before for t in times), added(t.after for t in times))
 
 
 def stall_table(pair: Comparison) -> doc.Table | None:
@@ -205,9 +209,9 @@ def stall_table(pair: Comparison) -> doc.Table | None:
     times = pair.stall_microseconds
     if not times:
         return None
-    whole = StallTime("", added(t.before for t in times), added(t.after for t in times))
+    whole = _sum("", times)
     fields: list[doc.Field[StallTime]] = [
-        doc.Field("reason", "warp state", lambda t: _reason(t, whole)),
+        doc.Field("reason", "warp state", lambda t: _reason(t.reason)),
         doc.numeric("before", pair.before, lambda t: doc.figure_cell(t.before), unit="µs"),
         doc.numeric("after", pair.after, lambda t: doc.figure_cell(t.after), unit="µs"),
         doc.numeric(
@@ -217,8 +221,8 @@ def stall_table(pair: Comparison) -> doc.Table | None:
     return doc.table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
 
 
-def _reason(time: StallTime, whole: StallTime) -> str:
-    return "all (the duration)" if time is whole else stall_words(time.reason)
+def _reason(name: str) -> str:
+    return stall_words(name) if name else "all (the duration)"
 
 
 MOST_COUNTERS, LEAST_COUNTERS = 5, 3

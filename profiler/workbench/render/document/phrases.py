@@ -304,7 +304,7 @@ def answer(ablation: Ablation) -> doc.Text:
     if best.variant == first.variant:
         opening = doc.line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
-    text = doc.bold(doc.line(opening, ": " * bool(speeds), ", ".join(speeds), "."))
+    text = doc.bold(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
     text = doc.line(text, *over_sizes(ablation))
     error = best.accuracy
     if error is not None:

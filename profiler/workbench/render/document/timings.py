@@ -13,14 +13,7 @@ from workbench.judge.sweeps import Combination, Fate, Sweep
 from workbench.judge.times import AtShape, InRegime, TimingFacts
 from workbench.render import doc
 from workbench.render.document.phrases import parent_of, shape_name, shape_words, with_cycles
-from workbench.render.numbers import (
-    at_level,
-    ends,
-    factor,
-    interval,
-    number,
-    shorten,
-)
+from workbench.render.numbers import at_level, ends, factor, interval, number, shorten
 from workbench.words import ABSENT, NONE, Origin, Regime
 
 
@@ -205,11 +198,7 @@ def _fields(sweep: Sweep) -> list[doc.Field[Combination]]:
         *columns,
         doc.Field("role", "", lambda c: _role(sweep, c)),
         doc.numeric("time", "time", lambda c: noted(c.microseconds), unit="µs", note=INTERVAL),
-        doc.numeric(
-            "ratio",
-            f"vs default {INTERVAL}",
-            lambda c: doc.interval_cell(c.over_default),
-        ),
+        doc.numeric("ratio", f"vs default {INTERVAL}", lambda c: doc.interval_cell(c.over_default)),
         doc.numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
         doc.numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
         doc.numeric("shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", rank=3),
