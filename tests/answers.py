@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,6 +53,27 @@ def json_of(capsys: Capsys, *arguments: object, project: Path | None = None, cod
     return answer
 
 
+def ran(
+    *command: object, cwd: Path | None = None, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """A program that has ended, with more in its environment than this process has."""
+    return subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def python(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """This Python with these words."""
+    return ran(sys.executable, *words, **more)
+
+
 LONG = 100_000  # bytes: a second of validation, done by tests/reporters/test_json.py
 
 
@@ -60,3 +84,15 @@ def published(verb: str, *, short: bool) -> jsonschema.Draft202012Validator:
 
 def error_of(capsys: Capsys, *arguments: object, project: Path | None = None, code: int = 2) -> str:
     return both_of(capsys, *arguments, project=project, code=code).err
+
+
+def refused(
+    capsys: Capsys, *arguments: object, words: Iterable[str] = (), project: Path | None = None
+) -> str:
+    """What a verb says that ends in an error with a hint and in no output but the error as JSON."""
+    capsys.readouterr()
+    out, err = both_of(capsys, *arguments, project=project, code=2)
+    assert out == "" or json.loads(out)["error"]["message"] in err
+    for word in ("error: ", "\nhint: ", *words):
+        assert word in err, err
+    return err

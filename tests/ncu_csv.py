@@ -7,16 +7,13 @@ disagreements(found, report)                # in words; empty where every value 
 from __future__ import annotations
 
 import csv
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from workbench.derive.factors import duration_parts
 from workbench.derive.figures import figures
 from workbench.ncu.capture import load_capture
-from workbench.ncu.reader import actions
 
 KERNEL = "Kernel Name"
 # Without these the comparison would say little.
@@ -76,42 +73,17 @@ def read(path: Path) -> list[Launch]:
     return found
 
 
-def names(action: Any) -> Iterator[str]:
-    """What ncu may call a kernel, by its options: the function, demangled or mangled."""
-    for base in (action.NameBase_FUNCTION, action.NameBase_DEMANGLED, action.NameBase_MANGLED):
-        yield str(action.name(base))
-    yield f"{action.name(action.NameBase_FUNCTION)}()"
-
-
-def is_called(action: Any, printed_name: str) -> bool:
-    """Template arguments are not spelt alike everywhere: then the function's name decides."""
-    function = re.escape(str(action.name(action.NameBase_FUNCTION)))
-    return printed_name in names(action) or bool(re.search(rf"\b{function}\b", printed_name))
-
-
-def match(found: Iterable[Launch], report: Path) -> list[tuple[Launch, int | None]]:
-    """Each row with the index of its launch: the next one of its kernel that has no row yet."""
-    left = list(enumerate(actions(report, None)))
-    result: list[tuple[Launch, int | None]] = []
-    for launch in found:
-        at = next((i for i, (_, a) in enumerate(left) if is_called(a, launch.kernel)), None)
-        result.append((launch, None if at is None else left.pop(at)[0]))
-    return result
-
-
 def disagreements(found: list[Launch], report: Path) -> list[str]:
-    """Where the product's tables and figures are not what ncu printed, in words."""
+    """Where the product's tables and figures are not what ncu printed, in words; rows are in the
+    order of the launches of the report.
+    """
     said = [] if found else ["no launch"]
-    for number, (launch, index) in enumerate(match(found, report)):
-        where = f"row {number}, {launch.kernel}"
-        if index is None:
-            said.append(f"{where}: no such launch in {report.name}")
-            continue
-        missing = [name for name in NEEDED if name not in launch.values]
-        if missing:
+    for number, launch in enumerate(found):
+        where = f"launch {number}, {launch.kernel}"
+        if missing := [name for name in NEEDED if name not in launch.values]:
             said.append(f"{where}: lacks {', '.join(missing)}")
-            continue
-        said += [f"{where}, launch {index}: {text}" for text in _differing(launch, report, index)]
+        else:
+            said += [f"{where}: {text}" for text in _differing(launch, report, number)]
     return said
 
 

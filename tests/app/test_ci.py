@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from answers import Capsys, Patch, error_of, not_none
+from answers import Capsys, Patch, error_of, not_none, ran
 from app.test_gate import CU, MODULE
 from git_repository import IDENTITY, Repository, repository
 from workbench.cli.main import command, main
@@ -124,22 +124,9 @@ def script(made: Repository, tmp_path: Path, **given: str) -> subprocess.Complet
     bin_.mkdir(exist_ok=True)
     (bin_ / "workbench").write_text(f'#!/bin/sh\nexec {sys.executable} -m workbench "$@"\n')
     (bin_ / "workbench").chmod(0o755)
-    return subprocess.run(
-        ["bash", str(CI / "gate.sh")],
-        cwd=made.workspace,
-        env={
-            **os.environ,
-            **IDENTITY,
-            "PATH": f"{bin_}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT / "profiler"),
-            "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
-            "TIER": "0",
-            **given,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {"PATH": f"{bin_}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "profiler")}
+    own |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "TIER": "0"}
+    return ran("bash", CI / "gate.sh", cwd=made.workspace, **{**IDENTITY, **own, **given})
 
 
 @pytest.mark.parametrize(
@@ -200,14 +187,8 @@ def test_a_hook_of_git_can_run_it(made: Repository) -> None:
     hook.chmod(0o755)
     (made.top / "readme").write_text("x")
     made.git("add", "--all")
-    done = subprocess.run(
-        ["git", "commit", "--message", "hooked"],
-        cwd=made.top,
-        env={**os.environ, **IDENTITY, "PYTHONPATH": str(ROOT / "profiler")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {**IDENTITY, "PYTHONPATH": str(ROOT / "profiler")}
+    done = ran("git", "commit", "--message", "hooked", cwd=made.top, **own)
     assert done.returncode == 0, done.stderr
     assert "1 same" in done.stdout + done.stderr
     assert made.git("log", "--format=%s", "-1") == "hooked"

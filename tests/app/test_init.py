@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from answers import Capsys, Patch, error_of, json_of, not_none
+from answers import Capsys, Patch, error_of, json_of, not_none, refused
 from workbench.app.new import starters
 from workbench.cli.main import main
 from workbench.run import machine
@@ -152,37 +152,28 @@ def test_its_json_says_what_was_done(tmp_path: Path, capsys: Capsys) -> None:
     assert "workbench.toml" in told["written"]
 
 
-def fails(capsys: Capsys, *command: str) -> str:
-    capsys.readouterr()
-    assert main(list(command)) == 2
-    err = capsys.readouterr().err
-    assert "error: " in err
-    assert "hint: " in err
-    return err
-
-
 def test_a_workspace_is_not_made_twice(tmp_path: Path, capsys: Capsys) -> None:
     made(tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    err = fails(capsys, "init", str(tmp_path), "--template", "torch")
+    err = refused(capsys, "init", str(tmp_path), "--template", "torch")
     assert "has a study already: rmsnorm" in err
     assert "workbench new" in err
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
 def test_an_unknown_template_names_the_nearest(tmp_path: Path, capsys: Capsys) -> None:
-    err = fails(capsys, "init", str(tmp_path), "--template", "trition")
+    err = refused(capsys, "init", str(tmp_path), "--template", "trition")
     assert "unknown template 'trition'" in err
     assert "did you mean 'triton'?" in err
-    assert "known: cuda, torch, triton" in fails(capsys, "init", "--template", "opencl")
+    assert "known: cuda, torch, triton" in refused(capsys, "init", "--template", "opencl")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_where_a_folder_is_needed_is_named(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "kernels").write_text("mine")
-    assert f"{tmp_path / 'kernels'} is a file" in fails(capsys, "init", str(tmp_path))
+    assert f"{tmp_path / 'kernels'} is a file" in refused(capsys, "init", str(tmp_path))
     (tmp_path / "file").write_text("mine")
-    assert f"{tmp_path / 'file'} is a file" in fails(capsys, "init", str(tmp_path / "file"))
+    assert f"{tmp_path / 'file'} is a file" in refused(capsys, "init", str(tmp_path / "file"))
     assert (tmp_path / "kernels").read_text() == (tmp_path / "file").read_text() == "mine"
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import Capsys, Patch, json_of, not_none
+from answers import Capsys, Patch, json_of, not_none, refused
 from workbench.app.new import predicted, step_text, with_step
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -36,11 +36,7 @@ def new(root: Path, *options: str) -> int:
 
 def fails(capsys: Capsys, root: Path, *options: str) -> str:
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    capsys.readouterr()
-    assert new(root, *options) == 2
-    err = capsys.readouterr().err
-    assert "error: " in err
-    assert "hint: " in err
+    err = refused(capsys, "new", *options, project=root)
     assert before == {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
     return err
 

@@ -34,7 +34,6 @@ from workbench.run.protocol import SessionsJob
 from workbench.words import Change, Stage
 from workspaces import FIXTURE, GOOD, make
 
-STEP = "schema/step"
 SKILL = Path(".agents/skills/workbench/SKILL.md")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import python, ran
 from workspaces import GOOD, ROOT, make
 
 STUDY = "kernels/scale/study.py"
@@ -27,8 +28,7 @@ def append(root: Path, text: str) -> None:
 
 
 def workbench(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "workbench", *words, "--project", str(root)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return python("-m", "workbench", *words, "--project", root)
 
 
 EXITS = "import os; os._exit(0)"
@@ -89,13 +89,7 @@ def test_code_that_does_not_come_back_has_its_line(
     append(root, text)
     program = f"from workbench import bounds; {limits}; "
     program += "from workbench.__main__ import main; raise SystemExit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "list", "--project", str(root)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", program, "list", "--project", root)
     assert done.returncode == 2
     assert f"{root / STUDY}:{number}: {why}" in done.stderr
 
@@ -144,13 +138,7 @@ def test_the_ci_script_wants_the_result(root: Path, tmp_path: Path) -> None:
     (folder := tmp_path / "bin").mkdir()
     (folder / "workbench").write_text("#!/bin/sh\nexit 0\n")
     (folder / "workbench").chmod(0o755)
-    done = subprocess.run(
-        ["bash", ROOT / "docs/ci/gate.sh"],
-        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "BASE": "HEAD"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = f"{folder}:{os.environ['PATH']}"
+    done = ran("bash", ROOT / "docs/ci/gate.sh", cwd=tmp_path, PATH=path, BASE="HEAD")
     assert done.returncode == 4
     assert "wrote no gate-reports/gate.md" in done.stderr

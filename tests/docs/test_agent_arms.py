@@ -11,14 +11,9 @@ from typing import Any
 
 import pytest
 from benchmarks import agents, verbs
-from msgspec import structs
 
 from answers import Capsys, Patch, text_of
-from inprocess import run_worker
-from standin import StandIn
-from workbench.run import side_jobs
-from workbench.run.process import WorkerEnd
-from workbench.run.protocol import TrialJob
+from standin import StandIn, stand_in_for_jobs
 from workspaces import ROOT
 
 SIZES = {"row_softmax": {"rows": 32, "columns": 48}, "residual_norm": {"rows": 16, "columns": 64}}
@@ -59,10 +54,7 @@ def shown_only(name: str) -> tuple[str, str]:
 def harness(tmp_path: Path, monkeypatch: Patch) -> Harness:
     """Small problems, called on the CPU; solutions take half of the time of Model."""
 
-    def on_the_cpu(scratch: Path, job: TrialJob, *given: Any) -> WorkerEnd:
-        return run_worker(scratch, structs.replace(job, device="cpu"), *given)
-
-    monkeypatch.setattr(side_jobs, "run_worker", on_the_cpu)
+    stand_in_for_jobs(monkeypatch)
     for name, sizes in SIZES.items():
         text = (agents.PROBLEMS / f"{name}.py").read_text()
         (tmp_path / f"{name}.py").write_text(agents.sized(text, sizes))

@@ -6,19 +6,16 @@ test of its own as well, which follows all of it.
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from answers import Capsys, Patch
+from answers import Capsys, Patch, python
 from git_repository import repository
 from workbench.cli.main import VERBS, command, main
 from workbench.run import machine
@@ -325,16 +322,7 @@ def test_every_piece_of_python_is_in_a_table_and_compiles() -> None:
 def test_the_recipe_for_several_gpus_starts_a_cluster(tmp_path: Path) -> None:
     (recipe,) = (b for b in blocks("remote.md", "python") if "LocalCluster" in b)
     (tmp_path / "cluster.py").write_text(recipe)
-    done = subprocess.run(
-        [sys.executable, "cluster.py"],
-        cwd=tmp_path,
-        env={**os.environ, "HOME": str(tmp_path)},
-        input="\n",
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python("cluster.py", cwd=tmp_path, stdin="\n", HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     *exports, command, _ = done.stdout.splitlines()
     assert re.fullmatch(r"workbench ablate --all-shapes --on tls://127\.0\.0\.1:\d+", command)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from benchmarks import claims
 from benchmarks.honest.corpus import points
 
-from answers import Capsys, Patch, json_of, not_none, text_of
+from answers import Capsys, Patch, json_of, not_none, python, text_of
 from guide import cells
 from reward_hacks import CHEATS
 from workbench.cli.main import VERBS, command
@@ -201,14 +198,8 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
 @pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path) -> None:
     """Every page is in its navigation, and every link and anchor of it leads somewhere."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    build = ("-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path)
+    done = python(*build, cwd=ROOT, NO_MKDOCS_2_WARNING="1")
     assert done.returncode == 0, done.stderr
     home = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert 'href="guide.html"' in home

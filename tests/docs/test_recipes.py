@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from answers import python
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 pytestmark = pytest.mark.slow
@@ -191,17 +189,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What the changed engine says, by the names of ``RUNS``, and the files of its report."""
     path = changed_engine(tmp_path_factory.mktemp("recipes"))
     workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "softmax")
-    environment = {**os.environ, "PYTHONPATH": str(path), "COLUMNS": "200"}
-    environment["XDG_CACHE_HOME"] = str(path.parent / "cache")
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD],
-        cwd=workspace,
-        env=environment,
-        input=json.dumps(RUNS),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    own = {"PYTHONPATH": str(path), "XDG_CACHE_HOME": str(path.parent / "cache")}
+    done = python("-c", CHILD, cwd=workspace, stdin=json.dumps(RUNS), COLUMNS="200", **own)
     assert done.returncode == 0, done.stderr
     results: dict[str, tuple[int, str]] = json.loads(done.stdout)
     assert {name: code for name, (code, _) in results.items() if code} == {}, done.stderr

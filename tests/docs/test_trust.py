@@ -100,13 +100,6 @@ def test_looking_again_has_the_price_that_is_told() -> None:
 
 
 # ---- sizes.md
-VARIANT = "fix30"
-
-
-def part(text: str, study: str) -> list[list[str]]:
-    """The cells of the table of a study."""
-    lines = text.split(f"<!-- sizes: {study} -->\n")[1].split("\n\n")[0].splitlines()
-    return [line.strip("| ").split(" | ") for line in lines]
 
 
 def test_the_coverage_over_recordings_is_the_measured_one() -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import email
-import os
 import re
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from answers import python
 from workspaces import ROOT
 
 pytestmark = pytest.mark.slow
@@ -19,13 +17,7 @@ pytestmark = pytest.mark.slow
 
 def run(*command: str, cwd: Path, site: Path | None = None) -> str:
     path = {"PYTHONPATH": str(site)} if site else {}
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **path},
-    )
+    done = python("-m", *command, cwd=cwd, **path)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -114,12 +106,5 @@ def test_what_is_shipped_of_the_packaged_workspace_has_the_workbenchs_licence(
         "name, text = licence_of(find_workspace().root)\n"
         "print(name, len(text))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        check=True,
-    )
+    done = python("-c", code, cwd=tmp_path, PYTHONPATH=str(site))
     assert done.stdout.strip() == f"Apache-2.0 {len((ROOT / 'LICENSE').read_bytes())}"

@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from answers import Capsys
+from answers import Capsys, python
 from property_cases import examples
 from workbench import bounds
 from workbench.cli.main import main
@@ -77,9 +77,7 @@ with reader.limited(Path(sys.argv[1])):
 
 
 def test_what_ncu_report_comes_to_no_end_with_is_a_bad_capture() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HANGS, "a\x1b.ncu-rep"], capture_output=True, text=True, timeout=60
-    )
+    done = python("-c", HANGS, "a\x1b.ncu-rep")
     assert (done.returncode, done.stdout) == (4, "in time\n")
     assert done.stderr.startswith("error: a\\x1b.ncu-rep is damaged: ncu_report comes to no end")
     assert "hint:" in done.stderr
@@ -128,12 +126,7 @@ def test_a_changed_report_of_anyone_is_read_or_refused(number: int, folder: Path
     packed = number >= PLAIN_BATCHES
     source = folder / ("whole.ncu-repz" if packed else "whole.ncu-rep")
     source.write_bytes(SMALL.read_bytes() if packed else PLAIN)
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, source, folder, str(1000 * number), str(BATCH)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = python("-c", PROBE, source, folder, 1000 * number, BATCH)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "Traceback" not in done.stderr
     assert done.stderr.count("case ") == BATCH
@@ -158,12 +151,7 @@ def test_it_ends_though_nobody_hears_why(code: str) -> None:
 
 
 def test_what_crashes_ncu_report_is_a_bad_capture() -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", CRASHES, "a.ncu-rep"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = python("-X", "faulthandler", "-c", CRASHES, "a.ncu-rep")
     assert done.returncode == 4
     assert done.stderr.startswith("error: a.ncu-rep is damaged: ncu_report breaks down over it")
 

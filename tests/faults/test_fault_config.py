@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import Capsys, Patch, error_of
+from answers import Capsys, Patch, error_of, refused
 from property_cases import examples
 from workbench.cli.main import main
 from workspaces import GOOD, ROOT, make
@@ -71,15 +71,6 @@ def write(root: Path, *, config: str = CONFIG, ladder: str = LADDER) -> None:
     (root / "ablations" / "scale" / "ablation.toml").write_text(ladder, encoding="utf-8")
 
 
-def fails(capsys: Capsys, root: Path, *words: str, verb: str = "list") -> None:
-    """The verb ends in exit code 2, and a message and hint with all words."""
-    code = main([verb, "--project", str(root)])
-    out, err = capsys.readouterr()
-    assert (code, out) == (2, "")
-    for word in ("error: ", "hint: ", *words):
-        assert word in err
-
-
 def test_the_files_of_these_tests_are_right(root: Path, capsys: Capsys) -> None:
     assert main(["list", "--project", str(root)]) == 0
 
@@ -92,14 +83,14 @@ def test_a_number_out_of_its_range_is_named(
 ) -> None:
     table, _, name = key.partition(".")
     write(root, config=f'study = "scale"\n[{table}]\n{name} = {value}\n')
-    fails(capsys, root, "workbench.toml", f"'{key}'")
+    refused(capsys, "list", words=["workbench.toml", f"'{key}'"], project=root)
 
 
 @pytest.mark.parametrize("value", ["10_000_000", "9" * 400, "0", "-3", "2000.0"])
 @pytest.mark.parametrize("key", ["sessions", "rounds"])
 def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsys: Capsys) -> None:
     write(root, config=f'study = "scale"\n[timing]\n{key} = {value}\n')
-    fails(capsys, root, "workbench.toml", f"'timing.{key}'")
+    refused(capsys, "list", words=["workbench.toml", f"'timing.{key}'"], project=root)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +111,7 @@ def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsy
 )
 def test_odd_settings_are_named(text: str, words: list[str], root: Path, capsys: Capsys) -> None:
     write(root, config=text)
-    fails(capsys, root, "workbench.toml", *words)
+    refused(capsys, "list", words=["workbench.toml", *words], project=root)
 
 
 BOUNDS = {"[1]": ("'step 'b'.prediction 1.",), "[true, 2]": ("'step 'b'.prediction 1.",)}
@@ -136,12 +127,8 @@ def test_bounds_of_a_prediction_are_finite_and_in_order(
 ) -> None:
     ladder = LADDER.replace("factor = [0.4, 0.6]", f"{table} = {pair}")
     write(root, ladder=ladder)
-    fails(
-        capsys,
-        root,
-        "ablation.toml",
-        *BOUNDS.get(pair, (f"step 'b'.prediction.{table}", "[low, high]")),
-    )
+    told = BOUNDS.get(pair, (f"step 'b'.prediction.{table}", "[low, high]"))
+    refused(capsys, "list", words=["ablation.toml", *told], project=root)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +143,7 @@ def test_a_key_has_values_of_its_type(
 ) -> None:
     for value in values:
         write(root, ladder=LADDER.replace(line, f"{line.partition(' = ')[0]} = {value}"))
-        fails(capsys, root, "ablation.toml", words)
+        refused(capsys, "list", words=["ablation.toml", words], project=root)
 
 
 # ---- a name that is no file ------------------------------------------------------------------
@@ -192,7 +179,7 @@ def test_what_is_no_file_is_an_error(
     """Not silently another workspace: also where it is looked for from a folder below."""
     root = make(tmp_path / "ws", {"baseline": GOOD})
     spoil(root / file, how)
-    fails(capsys, root, file, KINDS[how])
+    refused(capsys, "list", words=[file, KINDS[how]], project=root)
     monkeypatch.chdir(root / "kernels" / "scale")
     assert KINDS[how] in error_of(capsys, "list")
 
@@ -201,10 +188,10 @@ def test_what_is_no_file_is_an_error(
 def test_a_variant_that_is_no_file_is_told(how: str, tmp_path: Path, capsys: Capsys) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD, "b": GOOD})
     spoil(root / "kernels" / "scale" / "b.py", how)
-    fails(capsys, root, "ablation.toml names 'b'", "b.py", KINDS[how])
+    refused(capsys, "list", words=["ablation.toml names 'b'", "b.py", KINDS[how]], project=root)
     ladder = root / "ablations" / "scale" / "ablation.toml"
     ladder.write_text(ladder.read_text().replace('variant = "b"', 'variant = "b[n=2]"'))
-    fails(capsys, root, "ablation.toml names 'b'", "b.py", KINDS[how])
+    refused(capsys, "list", words=["ablation.toml names 'b'", "b.py", KINDS[how]], project=root)
 
 
 # ---- any contents ----------------------------------------------------------------------------

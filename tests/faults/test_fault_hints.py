@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from answers import Capsys, Patch, error_of
+from answers import Capsys, Patch, error_of, refused
 from workbench.cli import list as listing
 from workbench.cli.main import main, worded
 from workbench.derive.figures import added
 from workbench.study.front_ends import DISTRIBUTIONS, how_to_install
 from workbench.words import INSTALL
-from workspaces import CAUSAL, FIXTURE, ROOT, recorded_report
-
-REPORT = recorded_report(CAUSAL, "fix10")
+from workspaces import FIXTURE, ROOT
 
 
 @pytest.fixture
@@ -28,19 +26,14 @@ def here(tmp_path: Path, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
-def fails(capsys: Capsys, arguments: list[str], *needed: str) -> str:
-    told = error_of(capsys, *arguments)
-    for words in needed:
-        assert words in told, told
-    return told
-
-
 def test_what_is_no_file_is_no_report(here: Path, capsys: Capsys) -> None:
     os.mkfifo(here / "pipe.ncu-rep")
     (here / "dangling.ncu-rep").symlink_to("nowhere")
     (here / "loop.ncu-rep").symlink_to("loop.ncu-rep")
     for name in ("pipe", "dangling", "loop"):
-        told = fails(capsys, ["show", f"{name}.ncu-rep"], f"there is no file {name}.ncu-rep")
+        told = refused(
+            capsys, "show", f"{name}.ncu-rep", words=[f"there is no file {name}.ncu-rep"]
+        )
         assert f"did you mean '{name}" not in told
 
 

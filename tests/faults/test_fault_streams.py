@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,18 +25,26 @@ REPORT = recorded_report(CAUSAL, "fix10")
 BUILT_IN = "no workbench.toml here: built-in stud"  # y, or ies
 
 
-def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    given = {"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"], **variables}
+def ended(
+    here: Path, command: Sequence[str], stdout: int = subprocess.PIPE, /, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """With nothing in the environment but these variables and where programs are."""
     return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command.replace("workbench ", f"{BENCH} ", 1)],
+        command,
         cwd=here,
-        env=given,
-        capture_output=True,
+        env={"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"], **variables},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
         timeout=100,
         check=False,
     )
+
+
+def shell(command: str, here: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    line = command.replace("workbench ", f"{BENCH} ", 1)
+    return ended(here, ["bash", "-o", "pipefail", "-c", line], **variables)
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +57,7 @@ def ladder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_reader_that_leaves_ends_it_with_141(verb: str, ladder: Path) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
-        [sys.executable, "-m", "workbench", *verb.split()],
-        cwd=ladder,
-        env={"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"]},
-        stdout=write,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = ended(ladder, [*BENCH.split(), *verb.split()], write)
     os.close(write)
     assert done.returncode == 141, done.stderr
     assert "Traceback" not in done.stderr
@@ -188,14 +188,6 @@ sys.exit(main())
 
 @pytest.mark.parametrize("number", [1, 2, *range(3, 150, 70 if examples(1) == 1 else 1)])
 def test_ctrl_c_while_it_imports_is_no_traceback(number: int, ladder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTS, str(number), "ablate", "tiled"],
-        cwd=ladder,
-        env={"PYTHONPATH": str(ROOT / "profiler"), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = ended(ladder, [sys.executable, "-c", INTERRUPTS, str(number), "ablate", "tiled"])
     assert done.returncode in (0, 130)
     assert "Traceback" not in done.stderr

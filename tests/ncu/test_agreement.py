@@ -426,13 +426,6 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
     assert score["restated"] == len(predictions) - len(outcomes) > 0
 
 
-def test_show_gives_the_account_on_a_terminal() -> None:
-    out = output_of("show fix2")
-    assert "Against fix1: 2.17x = 0.945x (more instructions) × 1.16x (higher issue rate)" in out
-    assert "| all (the duration) | 212 | 97.8 |" in out
-    assert "| Active warps per scheduler (warp) | 1.00 |" in out
-
-
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     capsys: Capsys, monkeypatch: Patch
 ) -> None:

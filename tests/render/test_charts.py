@@ -19,7 +19,6 @@ from made_ladder import CEILINGS, ablation, not_current, with_row
 from workbench.app.executor import Local
 from workbench.app.judge import judged
 from workbench.app.target import find_recorded
-from workbench.derive.speedup import Time
 from workbench.judge.ladder import Ablation
 from workbench.ncu.catalog import STALL_REASONS
 from workbench.render.chart import svg
@@ -35,7 +34,6 @@ from workbench.render.chart.charts import (
 )
 from workbench.render.document.phrases import anchor
 from workbench.render.numbers import microseconds, percent
-from workbench.words import Regime
 from workspaces import ROOT
 
 HERE = Path(__file__).parents[1]
@@ -242,8 +240,6 @@ def test_a_ladder_without_times_says_so() -> None:
 
 
 # ---- over the size
-def time(value: float) -> Time:
-    return Time(value, 0.9 * value, 1.1 * value, Regime.CHAINED, 5, 20)
 
 
 def inside(drawing: svg.Drawing, width: float = svg.WIDTH) -> None:

@@ -7,8 +7,6 @@ import dataclasses
 import hashlib
 import os
 import re
-import subprocess
-import sys
 from functools import lru_cache, partial
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -16,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pages
-from answers import Capsys, Patch, error_of, not_none
+from answers import Capsys, Patch, error_of, not_none, python
 from workbench.app.show import read
 from workbench.cli.main import main
 from workbench.derive.matching import groups
@@ -108,14 +106,8 @@ def test_same_evidence_gives_the_same_bytes_whatever_the_hash_seed() -> None:
     )
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "profiler")])
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"  # this process has another
-    there = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        check=True,
-        text=True,
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
-    ).stdout.strip()
-    assert there == hashlib.sha256(pages.recorded_page().encode()).hexdigest()
+    there = python("-c", script, PYTHONHASHSEED=seed, PYTHONPATH=path)
+    assert there.stdout.strip() == hashlib.sha256(pages.recorded_page().encode()).hexdigest()
 
 
 def test_every_version_has_its_row_points_step_and_sources() -> None:

@@ -21,7 +21,7 @@ from workbench.cuda.compiler import parse_log
 from workbench.cuda.includes import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
-from workbench.evidence.records import Provenance, Session, Timing
+from workbench.evidence.records import Session, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.load import ShapeEvidence, load
 from workbench.ncu import command as ncu
@@ -447,9 +447,6 @@ def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
     result, folder, _ = play([start("bad")], again, silent_for=120.0)
     assert "hangs: nothing came for 120 s" in result.failures["bad"]
     assert store.variant_record(folder, "bad").checks["large"].status == "hung"
-
-
-ORIGIN = Provenance(date="2026-01-02T03:04:05Z", driver="1")
 
 
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:

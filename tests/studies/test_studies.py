@@ -5,11 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from answers import Capsys, json_of
+from answers import Capsys, json_of, python
 from workbench import cuda
 from workbench.app.measure import plan
 from workbench.app.outcomes import CheckRow
@@ -55,7 +52,7 @@ def test_one_is_read_without_torch_and_without_triton(name: str) -> None:
         f"study = find_workspace(Path({str(ROOT)!r})).study({name!r})\n"
         "print(*(study.work(shape).bytes for shape in study.shapes))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = python("-c", code)
     assert done.returncode == 0, done.stderr
     assert all(float(amount) > 0 for amount in done.stdout.split())
 
@@ -104,12 +101,7 @@ def test_triton_variants_are_correct_in_its_interpreter(study: str, checked: int
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed")
     script = Path(__file__).parents[1] / "triton_interpreted.py"
-    done = subprocess.run(
-        [sys.executable, script, ROOT / "kernels" / study],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-    )
+    done = python(script, ROOT / "kernels" / study, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr
     told = done.stdout.splitlines()
     assert not [line for line in told if line.startswith("WRONG")]

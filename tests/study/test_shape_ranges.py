@@ -10,7 +10,6 @@ from answers import Capsys, Patch, Told, error_of
 from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.errors import UsageError
-from workbench.evidence.store import EvidenceFolder
 from workbench.run.protocol import VariantsJob
 from workbench.study.model import Study
 from workbench.study.params import pick_shapes
@@ -113,10 +112,6 @@ def linear(run: Run) -> float:
 @pytest.fixture
 def gpu(monkeypatch: Patch) -> StandIn:
     return StandIn(monkeypatch, linear)
-
-
-def evidence(root: Path) -> EvidenceFolder:
-    return EvidenceFolder(root / "ablations" / "scale" / "evidence" / "nvidia-h200")
 
 
 def test_a_range_is_checked_once_at_the_shapes_where_everything_is_checked(
