@@ -8,7 +8,7 @@ python -m benchmarks.carried record OUT...
 two environments that load these binaries, checks the variants, and times them in sessions that
 alternate. ``--same`` times the older one twice, an A/A control. Each writes a JSON file into OUT.
 Triton's kernels are launched by the installed version: their parameters must be the same.
-``record`` puts what several OUT have into recorded/toolchains.json and the table into docs/gate.md.
+``record`` puts what several OUT have into recorded/toolchains.json and a part of docs/gate.md.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import venv
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import carried_load
@@ -31,7 +32,7 @@ from benchmarks.claims import at_most
 from benchmarks.toolchains import ARCH, environment
 from cuda.pathfinder import load_nvidia_dynamic_lib
 from msgspec import structs
-from tools.pages import DOCS, ROOT, table, with_part, write
+from tools.pages import DOCS, ROOT, table, with_parts, write
 
 from workbench.app.executor import Local, Reporter, Task
 from workbench.app.sides import build_all, side_of
@@ -48,6 +49,7 @@ from workbench.study.workspace import Workspace, find_workspace
 
 LABELS = ("old", "new")
 RECORDED = ROOT / "benchmarks" / "recorded" / "toolchains.json"
+PAGE = DOCS / "gate.md"
 # A study's variants, at the shape at which they are timed.
 TIMED = {
     ("attention", "b2h8s512d64"): "fix1 fix2 fix3 fix4 fix5 fix6 fix7 fix8 fix9 fix10 "
@@ -199,35 +201,46 @@ CHANGED = 0.03
 
 def as_text(rows: Sequence[dict[str, Any]]) -> str:
     """The variants that differ by more than 3 %, and what could have been seen."""
-    timed_rows = [row for row in rows if not row["control"] and row["sessions"] > 1]
-    controls = [row for row in rows if row["control"] and row["sessions"] > 1]
-    changed = [row for row in timed_rows if is_changed(row)]
-    alarms, width = sum(map(is_changed, controls)), max(map(half_width, timed_rows), default=0.0)
-    first = rows[0]
-    lines = [
-        f"{first['gpu']}, {first['date']}: {number_of(len(timed_rows), 'variant')}, of which "
-        f"{len(changed)} changed by more than {100 * CHANGED:.0f} %. Intervals are at most "
-        f"±{100 * width:.1f} %: a change of {100 * (CHANGED + 2 * width):.1f} % would have been "
-        f"named. Of {number_of(len(controls), 'A/A control')} {alarms} did: at most "
-        f"{100 * at_most(alarms, len(controls)):.0f} % of such do, with 95 % confidence.",
-        "",
-        table(
-            ("study", "variant", "before (µs)", "after (µs)", "speed [95 % interval]"),
-            [
-                (
-                    row["study"],
-                    f"`{row['variant']}`",
-                    f"{row['old_us']:.3g}",
-                    f"{row['new_us']:.3g}",
-                    f"{row['ratio']:.3f}x [{row['low']:.3f}, {row['high']:.3f}]",
-                )
-                for row in sorted(changed, key=lambda row: row["ratio"])
-            ],
-            left=2,
-        ),
-        "",
-    ]
-    return "\n".join(lines)
+    compared = [row for row in rows if row["sessions"] > 1]  # one has no interval
+    variants = [row for row in compared if not row["control"]]
+    controls = [row for row in compared if row["control"]]
+    if not variants:
+        return "No variant was timed in two sessions.\n"
+    changed = sorted(filter(is_changed, variants), key=lambda row: row["ratio"])
+    middle, worst = median(map(half_width, variants)), max(variants, key=half_width)
+    seen = [f"{100 * (CHANGED + 2 * width):.1f} %" for width in (middle, half_width(worst))]
+    alarms, share = sum(map(is_changed, controls)), 100 * CHANGED
+    text = (
+        f"{values_of(rows, 'gpu')}, {values_of(rows, 'date')}, {values_of(compared, 'sessions')} "
+        f"sessions in each environment: {len(changed)} of {number_of(len(variants), 'variant')} "
+        f"changed by more than {share:.0f} %. "
+        f"Intervals are ±{100 * middle:.1f} % in the median, and ±{100 * half_width(worst):.1f} % "
+        f"at worst, of `{worst['variant']}` of {worst['study']}. "
+        f"A change of {seen[0]} would have been named in half of the variants, and one of "
+        f"{seen[1]} in all, each with a chance of 97.5 %. "
+        f"Of {number_of(len(controls), 'A/A control')} {alarms} did: with 95 % confidence, at most "
+        f"{100 * at_most(alarms, len(controls)):.0f} % do."
+    )
+    if left := len(rows) - len(compared):
+        text += f" Left out: {number_of(left, 'row')} of a single session."
+    head = ("study", "variant", "before (µs)", "after (µs)", "speed [95 % interval]")
+    cells = (
+        (
+            row["study"],
+            f"`{row['variant']}`",
+            f"{row['old_us']:.3g}",
+            f"{row['new_us']:.3g}",
+            f"{row['ratio']:.3f}x [{row['low']:.3f}, {row['high']:.3f}]",
+        )
+        for row in changed
+    )
+    return f"{text}\n" + (f"\n{table(head, cells, left=2)}\n" if changed else "")
+
+
+def values_of(rows: Sequence[dict[str, Any]], key: str) -> str:
+    """Return what all rows have, or the least and the most."""
+    values = sorted({row[key] for row in rows})
+    return f"{values[0]}" if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
 def is_changed(row: dict[str, Any]) -> bool:
@@ -242,8 +255,12 @@ def half_width(row: dict[str, Any]) -> float:
 def record(folders: Sequence[Path]) -> None:
     rows = [row for f in folders for path in sorted(f.glob("*.json")) for row in read_rows(path)]
     RECORDED.write_text(json.dumps(rows, indent=1) + "\n")
-    page = DOCS / "gate.md"
-    write({page: with_part(page.read_text("utf-8"), "toolchains", as_text(rows))})
+    write(written())
+
+
+def written() -> dict[Path, str]:
+    """The page with what was recorded."""
+    return {PAGE: with_parts(PAGE, {"toolchains": as_text(read_rows(RECORDED))})}
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import runpy
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks import agreement, between, claims, effects, models
+from benchmarks import agreement, between, carried, claims, effects, models
 from benchmarks.effects import Effect
 from benchmarks.models import FA4, NONE, OURS, SDPA, Recording, launched
 from tools import lessons, reference, sizes
@@ -31,6 +32,10 @@ from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
         pytest.param(claims, marks=pytest.mark.slow),
         pytest.param(models, marks=pytest.mark.slow),
         effects,
+        pytest.param(
+            carried,
+            marks=pytest.mark.skipif(not carried.RECORDED.is_file(), reason="it is not recorded"),
+        ),
         pytest.param(sizes, marks=pytest.mark.slow),
     ],
     ids=lambda script: script.__name__,
@@ -45,6 +50,38 @@ def test_a_script_writes_what_stands_in_its_files(script: ModuleType) -> None:
 def test_a_part_of_a_page_is_written_again() -> None:
     page = "head\n<!-- a: b -->\nold\n<!-- /a -->\nfoot\n"
     assert with_part(page, "a: b", "new\n") == page.replace("old", "new")
+
+
+def test_times_of_two_toolchains_become_a_part_of_their_page(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def row(variant: str, low: float, high: float, **more: object) -> dict[str, object]:
+        times = {"ratio": (low + high) / 2, "low": low, "high": high, "old_us": 2.0, "new_us": 1.9}
+        facts = {"study": "moe", "gpu": "NVIDIA H200", "date": "2026-01-01"}
+        return {"variant": variant, "control": False, "sessions": 6, **facts, **times, **more}
+
+    before = (ROOT / "docs" / "gate.md").read_text("utf-8")
+    monkeypatch.setattr(carried, "RECORDED", tmp_path / "toolchains.json")
+    monkeypatch.setattr(carried, "PAGE", tmp_path / "gate.md")
+    (tmp_path / "gate.md").write_text(before, "utf-8")
+    rows = [row("fast", 1.04, 1.06), row("same", 0.99, 1.01), row("wide", 0.9, 1.1)]
+    others = [row("same", 1.0, 1.002, control=True), row("cut", 0.5, 0.5, sessions=1)]
+    for name, timed in (("a", rows), ("b", others)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "out.json").write_text(json.dumps(timed))
+    carried.record([tmp_path / "a", tmp_path / "b"])
+    assert json.loads((tmp_path / "toolchains.json").read_text()) == [*rows, *others]
+    after = (tmp_path / "gate.md").read_text("utf-8")
+    part = carried.as_text([*rows, *others])
+    assert after == with_part(before, "toolchains", part) != before
+    assert "NVIDIA H200, 2026-01-01, 6 sessions in each environment: 1 of 3 variants" in part
+    assert "±1.0 % in the median, and ±11.1 % at worst, of `wide` of moe" in part
+    assert (
+        "A change of 5.0 % would have been named in half of the variants, and one of 25.2 %" in part
+    )
+    assert "Of 1 A/A control 0 did: with 95 % confidence, at most 95 % do. Left out: 1 row" in part
+    assert "| moe | `fast` | 2 | 1.9 | 1.050x [1.040, 1.060] |" in part
+    assert "`same` |" not in part
 
 
 # ---- library.md
