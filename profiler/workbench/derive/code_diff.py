@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
 from functools import cached_property
-from itertools import accumulate, chain, groupby, zip_longest
+from itertools import accumulate, chain, groupby, pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench.derive.figures import added, totals
@@ -300,20 +300,17 @@ def _aligned(
     pairs = _pairs(forms, forms_after)
     moved = _moved(forms, forms_after, pairs)
     arrived = set(moved.values())
-    ends = [*pairs, (len(before), len(after))]
-    places = np.array([(-1, -1), *ends])
-    i = j = 0
-    for stop_i, stop_j in ends:
-        for index in range(i, stop_i):
-            change = CodeChange.MOVED if index in moved else CodeChange.REMOVED
-            yield CodeRow(before[index], None, change)
-        for index in range(j, stop_j):
-            change = CodeChange.MOVED if index in arrived else CodeChange.ADDED
-            yield CodeRow(None, after[index], change)
+    stops = [(-1, -1), *pairs, (len(before), len(after))]
+    places = np.array(stops)
+    for (i, j), (stop_i, stop_j) in pairwise(stops):
+        for n in range(i + 1, stop_i):
+            change = CodeChange.MOVED if n in moved else CodeChange.REMOVED
+            yield CodeRow(before[n], None, change)
+        for n in range(j + 1, stop_j):
+            yield CodeRow(None, after[n], CodeChange.MOVED if n in arrived else CodeChange.ADDED)
         if stop_i < len(before) and stop_j < len(after):
             change = _change(forms, forms_after, stop_i, stop_j, places)
             yield CodeRow(before[stop_i], after[stop_j], change)
-        i, j = stop_i + 1, stop_j + 1
 
 
 def _change(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from operator import add
 from statistics import fmean, median
 
@@ -31,9 +31,8 @@ class WarpRole:
 
     @property
     def words(self) -> str:
-        return (
-            f"warps {self.first} to {self.last}" if self.last > self.first else f"warp {self.first}"
-        )
+        one, more = f"warp {self.first}", f"warps {self.first} to {self.last}"
+        return more if self.last > self.first else one
 
 
 @dataclass(frozen=True)
@@ -65,23 +64,22 @@ class LaunchTimeline:
 def launch_timeline(launch: TracedLaunch) -> LaunchTimeline:
     us, lives = launch.tick_ns / 1000, launch.lives
     rows = zip(launch.sms, launch.starts, lives, strict=True)
-    by_sm = grouped((sm, (start, start + life)) for sm, start, life in rows)
-    busy = [list(merged(sorted(blocks))) for blocks in by_sm.values()]
-    firsts, lasts = sorted(sm[0][0] for sm in busy), [sm[-1][1] for sm in busy]
-    span, middle = max(*lasts, 1), median(lives)
-    totals = [max(sum(end - start for start, end in sm), 1) for sm in busy]
-    gaps = sum(after[0] - before[1] for sm in busy for before, after in pairwise(sm))
+    by_sm = grouped((sm, (start, start + life)) for sm, start, life in rows).values()
+    firsts = sorted(min(start for start, _ in blocks) for blocks in by_sm)
+    lasts = [max(end for _, end in blocks) for blocks in by_sm]
+    busy = list(map(covered, by_sm))
+    span, middle, mean = max(*lasts, 1), median(lives), max(fmean(busy), 1)
     return LaunchTimeline(
         kernel=launch.kernel,
         blocks=len(lives),
         sms=len(busy),
-        resident=max(map(most_at_once, by_sm.values())),
+        resident=max(map(most_at_once, by_sm)),
         span_us=us * span,
         ramp_us=us * firsts[math.ceil(RAMPED * len(firsts)) - 1],
         tail_us=us * (span - min(lasts)),
         tail_idle=1 - fmean(lasts) / span,
-        gaps_idle=gaps / span / len(busy),
-        imbalance=max(totals) / fmean(totals),
+        gaps_idle=(sum(lasts) - sum(firsts) - sum(busy)) / span / len(busy),
+        imbalance=max(*busy, 1) / mean,
         median_us=us * middle,
         longest_us=us * max(lives),
         longest_block=lives.index(max(lives)),
@@ -91,15 +89,13 @@ def launch_timeline(launch: TracedLaunch) -> LaunchTimeline:
     )
 
 
-def merged(blocks: Sequence[Interval]) -> Iterator[Interval]:
-    """When any of these, sorted by start, was there."""
-    first, last = blocks[0]
-    for start, end in blocks[1:]:
-        if start > last:
-            yield first, last
-            first = start
+def covered(blocks: Sequence[Interval]) -> int:
+    """How long any of these was there."""
+    total = last = 0
+    for start, end in sorted(blocks):
+        total += max(0, end - max(start, last))
         last = max(last, end)
-    yield first, last
+    return total
 
 
 def most_at_once(blocks: Sequence[Interval]) -> int:

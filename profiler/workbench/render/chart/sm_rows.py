@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import groupby
 
@@ -15,7 +15,6 @@ from workbench.words import grouped
 HEIGHT, THICKEST = 200.0, 6  # of all SMs, about, and of one
 STEP = 2.0  # pixels of the time axis that share one mean
 SHADES = ("sky", "blue", "purple")  # up to a third of the warps, two thirds, more
-Life = tuple[float, float, int]  # start, end and warps of a block
 
 
 def timeline_chart(name: str, about: str, sides: Mapping[str, CallTimeline]) -> svg.Drawing:
@@ -59,21 +58,17 @@ def draw(canvas: svg.Canvas, sides: Mapping[str, CallTimeline]) -> float:
 
 def binned(call: CallTimeline, axis: svg.Linear) -> Iterator[list[float]]:
     """The mean number of warps in each stretch of the axis, for each SM; the last to end first."""
-    lives: list[tuple[int, Life]] = []
+    import numpy as np  # here, as every report imports this module
+
+    rows = []
     for one in call.launches:
         launch, us = one.launch, one.launch.tick_ns / 1000
         for sm, start, life in zip(launch.sms, launch.starts, launch.lives, strict=True):
             begin = us * (launch.begin + start)
-            lives.append((sm, (begin, begin + us * life, launch.warps)))
+            rows.append((sm, (begin, begin + us * life, launch.warps)))
     count = max(1, round((axis.end - axis.start) / STEP))
-    for blocks in sorted(grouped(lives).values(), key=lambda sm: -max(end for _, end, _ in sm)):
-        yield _means(blocks, axis.high / count, count)
-
-
-def _means(blocks: Sequence[Life], wide: float, count: int) -> list[float]:
-    means = [0.0] * count
-    for start, end, warps in blocks:
-        for place in range(int(start / wide), min(count, int(end / wide) + 1)):
-            inside = min(end, (place + 1) * wide) - max(start, place * wide)
-            means[place] += warps * max(0.0, inside) / wide
-    return means
+    edges = np.linspace(0.0, axis.high, count + 1)
+    for blocks in sorted(grouped(rows).values(), key=lambda sm: -max(end for _, end, _ in sm)):
+        starts, ends, warps = np.array(blocks).T
+        inside = np.diff(np.clip(edges, starts[:, None], ends[:, None]))
+        yield (warps @ inside * count / axis.high).tolist()
