@@ -37,8 +37,7 @@ from workbench.ncu.report_file import (
     pick_launch,
     read_report,
 )
-from workbench.render.chart.sm_rows import timeline_chart
-from workbench.render.perfetto import SUFFIX, perfetto
+from workbench.render.chart.sm_rows import TRACE, perfetto, timeline_chart
 from workbench.run import iket, machine
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import why_none
@@ -311,7 +310,7 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
     wrong = sorted(chain(*map(faults, sides.values())), key=lambda fault: -fault.share)
     chart = timeline_chart("timeline", f"{shown(command)}; µs while traced", sides)
     trace = write_trace(Path(subject(command).stem), call_timeline(launches))
-    path = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.svg")
+    path = trace.with_name(f"{trace.name.removesuffix(TRACE)}.svg")
     write_bytes(path, chart.svg().encode())
     return TracedProgram(
         program=tuple(command),
@@ -323,6 +322,6 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
 
 def write_trace(stem: Path, call: CallTimeline) -> Path:
     """Write what Perfetto opens where no file is."""
-    path = free_path(stem, SUFFIX)
+    path = free_path(stem, TRACE)
     write_bytes(path, perfetto(call))
     return path

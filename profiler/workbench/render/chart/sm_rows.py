@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator, Mapping
 from functools import partial
+from heapq import heappop, heappush
 from itertools import groupby
 
 from workbench.derive.timeline import CallTimeline
@@ -12,6 +15,7 @@ from workbench.render.document.warp_times import CAPTION
 from workbench.render.numbers import microseconds
 from workbench.words import grouped
 
+TRACE = ".trace.json.gz"  # the suffix of what Perfetto opens
 HEIGHT, THICKEST = 200.0, 6  # of all SMs, about, and of one
 STEP = 2.0  # pixels of the time axis that share one mean
 SHADES = ("sky", "blue", "purple")  # up to a third of the warps, two thirds, more
@@ -60,15 +64,38 @@ def binned(call: CallTimeline, axis: svg.Linear) -> Iterator[list[float]]:
     """The mean number of warps in each stretch of the axis, for each SM; the last to end first."""
     import numpy as np  # here, as every report imports this module
 
-    rows = []
-    for one in call.launches:
-        launch, us = one.launch, one.launch.tick_ns / 1000
-        for sm, start, life in zip(launch.sms, launch.starts, launch.lives, strict=True):
-            begin = us * (launch.begin + start)
-            rows.append((sm, (begin, begin + us * life, launch.warps)))
     count = max(1, round((axis.end - axis.start) / STEP))
     edges = np.linspace(0.0, axis.high, count + 1)
-    for blocks in sorted(grouped(rows).values(), key=lambda sm: -max(end for _, end, _ in sm)):
+    every = [[block[:3] for block in blocks] for blocks in by_sm(call).values()]
+    for blocks in sorted(every, key=lambda sm: -max(end for _, end, _ in sm)):
         starts, ends, warps = np.array(blocks).T
         inside = np.diff(np.clip(edges, starts[:, None], ends[:, None]))
         yield (warps @ inside * count / axis.high).tolist()
+
+
+def by_sm(call: CallTimeline) -> dict[int, list[tuple[float, float, int, str]]]:
+    """Start, end, warps and name of each SM's blocks, in microseconds of the call."""
+    rows = []
+    for one in call.launches:
+        launch, us = one.launch, one.launch.tick_ns / 1000
+        lives = zip(launch.sms, launch.starts, launch.lives, strict=True)
+        for number, (sm, start, life) in enumerate(lives):
+            begin, name = launch.begin + start, f"{one.kernel} {number}"
+            rows.append((sm, (us * begin, us * (begin + life), launch.warps, name)))
+    return grouped(rows)
+
+
+def perfetto(call: CallTimeline) -> bytes:
+    """Return a file for ui.perfetto.dev: an SM is a process, a block's place on it a thread."""
+    events: list[dict[str, object]] = []
+    for sm, blocks in by_sm(call).items():
+        named = {"name": f"SM {sm}"}
+        events.append({"ph": "M", "name": "process_name", "pid": sm, "args": named})
+        ends: list[tuple[float, int]] = []  # of blocks, with their places
+        for start, end, _, name in sorted(blocks):
+            place = heappop(ends)[1] if ends and ends[0][0] <= start else len(ends)
+            heappush(ends, (end, place))
+            times = {"ts": round(start, 3), "dur": round(end - start, 3)}
+            events.append({"ph": "X", "name": name, "pid": sm, "tid": place, **times})
+    text = json.dumps({"traceEvents": events}, separators=(",", ":"))
+    return gzip.compress(text.encode(), 6, mtime=0)
