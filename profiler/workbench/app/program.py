@@ -305,8 +305,7 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
             hint = f"does it run without iket? {shown(command)}"
             raise ToolFailed(f"{shown(command)} {failed}", hint=hint)
         launches = iket.last_of_each(output, ncu.quoted(end.output), kernel, TRACED)
-    alone = [structs.replace(launch, begin=0) for launch in launches]
-    sides = {launch.kernel: call_timeline([launch]) for launch in alone}
+    sides = {each.kernel: call_timeline([structs.replace(each, begin=0)]) for each in launches}
     wrong = sorted(chain(*map(faults, sides.values())), key=lambda fault: -fault.share)
     chart = timeline_chart("timeline", f"{shown(command)}; µs while traced", sides)
     trace = write_trace(Path(subject(command).stem), call_timeline(launches))

@@ -79,8 +79,7 @@ def run_program(options: ProfileOptions, program: list[str]) -> int:
     require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
     if options.timeline:
         require(options, ("launch", "skip", "to", "keep"), "a profile", "leave it out here")
-        traced = trace_program(program, note, options.kernel)
-        show(options, traced)
+        show(options, trace_program(program, note, options.kernel))
         return 0
     asked = KernelChoice(**{name: getattr(options, name) for name in OF_PROGRAMS})
     if options.keep:
