@@ -198,23 +198,20 @@ def compare(
 
 
 def with_machine_code(
-    executor: Executor, changes: StudyChanges, sides: tuple[Side, Side], cubins: Path
-) -> StudyChanges:
+    executor: Executor, change: VariantChange, sides: tuple[Side, Side], cubins: Path
+) -> VariantChange:
     """Add a finding for each kernel whose machine code changed, where nvdisasm is installed."""
-    told = []
-    for change in changes.changes:
-        old, new = (side.built.get(change.variant) for side in sides)
-        if isinstance(old, Built) and isinstance(new, Built) and codes(old) != codes(new):
-            try:
-                result = code_of_builds(old, new, cubins, "")
-            except (EnvironmentLacks, UsageError) as error:  # no nvdisasm, or no room for binaries
-                executor.note(f"{error.message}; {error.hint}")
-                return changes
-            texts = (f"{kernel.kernel}: {kernel.sentence()}" for kernel in result.kernels)
-            became = [finding("commit.machine_code", text, text=text) for text in texts]
-            change = replace(change, also=(*change.also, *became))
-        told.append(change)
-    return replace(changes, changes=tuple(told))
+    old, new = (side.built.get(change.variant) for side in sides)
+    if not (isinstance(old, Built) and isinstance(new, Built)) or codes(old) == codes(new):
+        return change
+    try:
+        kernels = code_of_builds(old, new, cubins, "").kernels
+    except (EnvironmentLacks, UsageError) as error:  # no nvdisasm, or no room for binaries
+        executor.note_once(f"{error.message}; {error.hint}")
+        return change
+    texts = (f"{kernel.kernel}: {kernel.sentence()}" for kernel in kernels)
+    became = (finding("commit.machine_code", text, text=text) for text in texts)
+    return replace(change, also=(*change.also, *became))
 
 
 def codes(built: Built) -> list[str]:
@@ -308,6 +305,7 @@ def gate(
             if each.sides is None:
                 compared.append(each.alone)
                 continue
-            changes = compare(executor, *each.sides, asked, scratch / each.name)
-            compared.append(with_machine_code(executor, changes, each.sides, cubins))
+            judged = compare(executor, *each.sides, asked, scratch / each.name)
+            told = (with_machine_code(executor, c, each.sides, cubins) for c in judged.changes)
+            compared.append(replace(judged, changes=tuple(told)))
     return Gated(sides[0], sides[1], tier, tuple(compared))

@@ -150,9 +150,6 @@ COUNTED: list[doc.Field[KindCount]] = [
 def code_blocks(result: MachineCodeResult) -> Iterator[doc.Block]:
     title = doc.strong(f"machine code of {result.before} → {result.after}")
     yield doc.paragraph(title, f" ({result.origin})")
-    if len(result.kernels) == 1:
-        yield from _kernel(result.kernels[0])
-        return
     for kernel in result.kernels:
         yield doc.section("kernel", doc.code(kernel.kernel), *_kernel(kernel))
     for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
