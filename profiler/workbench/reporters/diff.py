@@ -52,7 +52,9 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
 def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str, object]:
     if isinstance(result, MachineCodeResult):
         return {
-            **vars(result),
+            "before": result.before,
+            "after": result.after,
+            "origin": result.origin,
             "kernels": [_short(kernel) for kernel in result.kernels],
             "stop": True,
             "why_stop": "machine code has no times: diff without --sass compares them",
