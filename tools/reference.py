@@ -1,4 +1,5 @@
-"""Write docs/reference.md from the code: keys of the settings and of JSON, columns, changes.
+"""Write what the code says of itself: docs/reference.md with the keys of the settings and of JSON,
+columns and changes, the reference of the skill for agents, and the JSON Schema of ``--json``.
 
 python -m tools.reference
 
@@ -9,11 +10,14 @@ record uses a name in another sense.
 
 from __future__ import annotations
 
+import ast
+import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import EnumType
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -23,17 +27,19 @@ import msgspec
 from tools.pages import DOCS, table, write
 
 import workbench
+from workbench import words as vocabulary
 from workbench.render import answers
 from workbench.render import columns as registry
-from workbench.render.as_json import FLAT, shown_names
+from workbench.render.as_json import FLAT, VERSION, shown_names
 from workbench.render.columns import Where
 from workbench.render.document.advice import CATALOGUE
-from workbench.reporters.schema import ANSWERS, EVERY
+from workbench.reporters.schema import ANSWERS, EVERY, Failure
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
 from workbench.words import Stage
 
-SKILL = Path(__file__).parents[1] / "starters" / "agents" / "reference.md"
+AGENTS = Path(__file__).parents[1] / "starters" / "agents"
+SKILL, SCHEMA = AGENTS / "reference.md", AGENTS / "schema.json"
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
 
@@ -178,6 +184,7 @@ def classes() -> Iterator[type]:
                     yield kind
 
 
+@cache
 def printed() -> dict[str, type]:
     """By name, in the order in which docs/json.md names them; then what they hold."""
     every = {kind.__name__: kind for kind in classes() if kind.__name__ not in OBJECTS}
@@ -294,5 +301,145 @@ def written() -> dict[Path, str]:
     return {PAGE: "".join(parts).rstrip() + "\n"}
 
 
+# ---- the JSON Schema
+Schema = dict[str, Any]
+PLAIN: Mapping[str, Schema] = {
+    "str": {"type": "string"},
+    "Path": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": ["number", "null"]},  # null is NaN or infinite
+    "bool": {"type": "boolean"},
+    "None": {"type": "null"},
+    "Any": {},
+}
+LISTS = ("list", "tuple", "Sequence", "Iterable", "frozenset")
+MAPPINGS = ("dict", "Mapping")
+METRIC = {"variant": "str", "capture": "str", "metric": "str", "metrics": "list[MetricValue]"}
+# What a verb prints that is no record itself.
+VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
+    "ablate": ["LadderAnswer", {"tables": "list[LadderAnswer]"}],
+    "advise": ["AdviceAnswer", "ReportAnswer"],
+    "build": [{"study": "str", "builds": "list[VariantBuild]"}],
+    "check": ["CheckedStudy"],
+    "diff": ["PairAnswer", "ReportPair"],
+    "doctor": [{"rows": "list[Any]", "works": "dict[str, bool]", "conclusion": "str"}],
+    "gate": ["Gated"],
+    "init": ["NewWorkspace", {"folder": "str", "written": "list[str]"}],
+    "list": [{"studies": "list[ListedStudy]"}],
+    "new": ["NewStep"],
+    "profile": ["LadderAnswer", "ReportAnswer", "TracedProgram"],
+    "show": ["VariantAnswer", "ReportAnswer", "VariantLines", "ReportLines", METRIC],
+    "sweep": [{"sweeps": "list[Sweep]"}],
+    "try": ["Attempt"],
+    "weigh": [
+        {"trace": "str", "weighed": "dict[str, Any]", "variant": "str", "reference": "str"}
+        | {"shape": "str", "ratio": "float | None"}
+    ],
+}
+# Keys that only ``list --full`` prints.
+FULL = {"EvidenceState": ("build", "check", "timing", "capture")}
+BESIDE = {  # keys that stand beside those of a record
+    "Attempt": {"tried": "LadderRow | None", "references": "list[LadderRow]"},
+}
+
+
+def of_type(node: ast.expr) -> Schema:
+    """The schema of an annotation; of a type that is no record and no word, anything."""
+    if isinstance(node, ast.BinOp):
+        kinds = [one for one in (of_type(node.left), of_type(node.right)) if one is not None]
+        return {"anyOf": [part for kind in kinds for part in kind.get("anyOf", [kind])]}
+    if isinstance(node, ast.Subscript):
+        return _of_many(ast.unparse(node.value), node.slice)
+    name = ast.unparse(node).rpartition(".")[2]
+    if name in PLAIN:
+        return dict(PLAIN[name])
+    if name == "UnsetType":
+        return {"not": {}}
+    if name in printed():
+        return {"$ref": f"#/$defs/{name}"}
+    kind = getattr(vocabulary, name, None)
+    return {"enum": [*map(str, kind)]} if isinstance(kind, EnumType) else {}
+
+
+def _of_many(outer: str, inner: ast.expr) -> Schema:
+    parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+    if outer in LISTS:
+        fixed = outer == "tuple" and not (
+            len(parts) > 1 and isinstance(parts[-1], ast.Constant) and parts[-1].value is ...
+        )
+        if fixed:
+            return {"type": "array", "prefixItems": list(map(of_type, parts))}
+        return {"type": "array", "items": of_type(parts[0])}
+    if outer in MAPPINGS:
+        return {"type": "object", "additionalProperties": of_type(parts[-1])}
+    return {}
+
+
+def typed(text: str) -> Schema:
+    return of_type(ast.parse(text, mode="eval").body) if text else {}
+
+
+def of_record(name: str) -> Schema:
+    """Its own keys, and those of the records that stand flat in it."""
+    record: Any = printed()[name]
+    keys: dict[str, Schema] = {}
+    required = []
+    for field in shown_names(record):
+        text = annotation(record, field)
+        if field == "columns":
+            keys |= {column.key: {} for column in registry.COLUMNS}
+        elif field in FLAT:
+            for part in text.split(" | "):
+                keys |= of_record(part)["properties"] if part in printed() else {}
+        else:
+            keys[field] = typed(text)
+            required += [field] * ("Unset" not in text and field not in FULL.get(name, ()))
+    keys |= {key: typed(text) for key, text in BESIDE.get(name, {}).items()}
+    return {
+        "type": "object",
+        "properties": keys,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def schema() -> Schema:
+    """All records below ``$defs``, and the answer of each verb under its name. A record allows no
+    key that it does not have; an object of the user's own keys, such as a shape, allows any.
+    """
+    common = {"schema_version": {"const": VERSION}, "left_out": {"type": "integer"}}
+    defs = {name: of_record(name) for name in printed()}
+    for verb, kinds in VERBS.items():
+        defs[verb] = {"anyOf": [{"$ref": "#/$defs/failed"}, *(_answer(a, common) for a in kinds)]}
+    error = {
+        "type": "object",
+        "properties": {key: {} for key in Failure.__annotations__},
+        "required": ["code", "exit_code", "message"],
+    }
+    failed = {"type": "object", "properties": {**common, "error": error}, "required": ["error"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "workbench VERB --json",
+        "$defs": {**defs, "failed": failed},
+    }
+
+
+def _answer(answer: str | Mapping[str, str], common: Schema) -> Schema:
+    """With no key required: an answer that is too long loses its longest."""
+    if isinstance(answer, str):
+        keys = of_record(answer)["properties"]
+    else:
+        keys = {key: typed(text) for key, text in answer.items()}
+    return {"type": "object", "properties": {**keys, **common}, "additionalProperties": False}
+
+
+def schema_file() -> str:
+    """A line for each record."""
+    whole = schema()
+    lines = [f"{json.dumps(name)}: {json.dumps(of)}" for name, of in whole.pop("$defs").items()]
+    head = json.dumps(whole)[:-1]
+    return f'{head}, "$defs": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
 if __name__ == "__main__":
-    write({**written(), SKILL: skill()})
+    write({**written(), SKILL: skill(), SCHEMA: schema_file()})

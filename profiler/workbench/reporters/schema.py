@@ -1,5 +1,5 @@
 """``schema``: the contract of ``--brief`` and of the tools of MCP, as a JSON Schema for each verb.
-That of ``--json`` is kept as ``tools.json_schema`` made it of the records.
+That of ``--json`` is kept as ``tools.reference`` made it of the records.
 
 A key means the same in all answers.
 """
