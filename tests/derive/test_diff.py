@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from answers import Capsys, error_of, not_none, text_of
-from derive.test_source_diff import patched
-from unified_diff import unified
+from derive.test_source_diff import patched, unified
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.source_diff import (

@@ -32,7 +32,7 @@ from workbench.run.protocol import (
 from workbench.words import CheckResult, Phase
 from workspaces import FIXTURE, ROOT
 
-RECORDED = ROOT / "tests" / "recorded" / "terminal.txtar"
+RECORDED = ROOT / "tests" / "recorded" / "golden.txtar"
 COMMANDS = {
     "ablate": ["ablate"],
     "list": ["list"],
@@ -53,22 +53,26 @@ def shown(monkeypatch: Patch, tmp_path: Path) -> list[Block]:
     return blocks
 
 
+def assert_golden(folder: Path, name: str, text: str) -> None:
+    """The text is the one that is kept; ``python -m tools.goldens`` keeps it."""
+    unpack(RECORDED, folder)
+    if os.environ.get("WORKBENCH_REWRITE"):
+        (folder / name).write_text(text, encoding="utf-8")
+        pack(RECORDED, folder)
+    assert text == (folder / name).read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_terminal_shows_what_is_on_record(
     name: str, shown: list[Block], workspace: Path, tmp_path: Path
 ) -> None:
     assert main([*COMMANDS[name], "--project", str(workspace)]) == 0
-    golden = unpack(RECORDED, tmp_path / "golden")
     for width in WIDTHS:
         written = io.StringIO()
         write(shown, Console(file=written, width=width, color_system=None, highlight=False))
         lines = [line.rstrip() for line in written.getvalue().splitlines()]
         assert max(map(cell_len, lines)) <= width
-        text, file = "\n".join([*lines, ""]), golden / f"{name}-{width}"
-        if os.environ.get("WORKBENCH_REWRITE"):
-            file.write_text(text)
-            pack(RECORDED, golden)
-        assert text == file.read_text()
+        assert_golden(tmp_path / "golden", f"{name}-{width}", "\n".join([*lines, ""]))
 
 
 def test_source_is_marked_where_it_is_hot(capsys: Capsys) -> None:
@@ -133,16 +137,11 @@ def test_a_ladder_at_one_shape_may_be_longer_than_a_screen() -> None:
 
 
 # ---- a report
-GOLDEN = ROOT / "tests" / "recorded" / "transpose-report.md"
-
-
 def test_the_report_of_the_transpose_is_as_before(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
     assert main(["report", "--study", "transpose", "--project", str(FIXTURE)]) == 0
     text = (tmp_path / "OPTIMIZATION_REPORT.md").read_text(encoding="utf-8")
-    if os.environ.get("WORKBENCH_REWRITE"):
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8")
+    assert_golden(tmp_path / "golden", "transpose-report.md", text)
 
 
 # ---- progress
