@@ -156,6 +156,9 @@ def test_what_is_wrong_is_said_with_the_way_out(
         ("a.ncu-rep.gz", b"\x1f\x8b\x08", "gzip", "gunzip -k a.ncu-rep.gz"),
         ("a.sqlite", b"SQLite format 3\0", "an SQLite database", "no counters"),
         ("a.nsys-rep", b"anything", "Nsight Systems", "workbench profile -- PROGRAM"),
+        ("a.qdrep", b"anything", "Nsight Systems", "workbench profile -- PROGRAM"),
+        ("b.csv", b"Time (%),Total Time (ns)\n", "a table that nsys printed", "no counters"),
+        ("a.json.1", b'{"schemaVersion": 1}', "a trace of torch.profiler", "no counters"),
         ("a.ncu-rep", b"<!DOCTYPE html><html>", "a web page", "the raw file"),
         ("a.csv", b'"ID","Process ID","Process Name"\n', "text that ncu printed", "-o NAME"),
         ("a.txt", b"hello\n==PROF== Connected\n", "text that ncu printed", "-o NAME"),
@@ -178,6 +181,15 @@ def test_another_tools_file_is_named_with_the_way_out(
     if name != "a.cu":
         err = both_of(capsys, "try", name, code=2).err
         assert what in err.splitlines()[0]
+
+
+def test_a_folder_and_an_empty_file_are_named(nowhere: Path, capsys: Capsys) -> None:
+    (nowhere / "folder").mkdir()
+    (nowhere / "empty").touch()
+    (nowhere / "annexed").write_text("/annex/objects/SHA256E-s1--1")
+    assert "git annex get annexed" in both_of(capsys, "show", "annexed", code=2).err
+    assert "folder is a folder" in both_of(capsys, "show", "folder", code=2).err
+    assert "empty" in both_of(capsys, "show", "./empty", code=4).err
 
 
 def test_a_link_of_git_annex_is_named(nowhere: Path, capsys: Capsys) -> None:

@@ -21,6 +21,7 @@ from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.ladder import file_warnings
 from workbench.ncu.report_file import Report, is_report, read_report
+from workbench.study.files import stands
 
 
 def run(options: ShowOptions) -> None:
@@ -36,8 +37,13 @@ def run(options: ShowOptions) -> None:
     if options.kernel is not None or options.launch is not None:
         hint = "a variant's kernels are taken together"
         raise UsageError("--kernel and --launch are for reports", hint=hint)
-    target = options.target([options.name])
-    name = target.variants([options.name])[0]
+    try:
+        target = options.target([options.name])
+        name = target.variants([options.name])[0]
+    except UsageError:
+        if stands(Path(options.name)):
+            read_report(Path(options.name))  # says what it is
+        raise
     if options.metric is not None:
         return show(options, variant_metric(target, name, options.metric))
     if options.source:

@@ -20,6 +20,8 @@ BEGINNINGS = (
     (rb"\xfd7zXZ", "compressed by xz", "unxz -k {file}"),
     (rb"PK\x03\x04", "a zip archive", "unzip {file}"),
     (rb"SQLite format 3", "an SQLite database, such as nsys exports", NO_COUNTERS),
+    (rb'"?Time \(%\)', "a table that nsys printed", NO_COUNTERS),
+    (rb'\s*\{[^}]*"(?:schemaVersion|traceEvents)"', "a trace of torch.profiler", NO_COUNTERS),
     (rb"\s*(?:<!DOCTYPE|<html)", "a web page", "download the raw file, not the page around it"),
     (
         rb'(?:.*\n)*?(?:==PROF==|"ID","Process ID")',

@@ -220,13 +220,15 @@ def _nvcc(error: BaseException) -> tuple[str, str] | None:
             "install the CUDA toolkit and set CUDA_HOME to it; cuda.kernel of the workbench needs "
             "no nvcc",
         )
-    if not isinstance(error, RuntimeError) or "Error building extension" not in text:
+    built_by_ninja = "Error building extension" in text or text.startswith("ninja exited")
+    if not isinstance(error, RuntimeError) or not built_by_ninja:
         return None
     matches = [match for line in text.splitlines() if (match := NVCC_ERROR.search(line))]
     places = [(lasting_name(match[1]), match[2], match[3]) for match in matches]
     users = [place for place in places if place[0].startswith(VIRTUAL_ROOT)]
     if not places:
-        return None
+        linked = re.search(r"^.*\bld: .*$", text, re.MULTILINE)
+        return (f"it cannot be linked: {linked[0]}", "set CUDA_HOME") if linked else None
     file, line, why = (users or places)[0]
     return f"nvcc cannot compile {file}:{line}: {why}", "fix this line"
 
