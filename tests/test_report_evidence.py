@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 import workbench as wb
 from answers import not_none
 from workbench.judge.ladder import Ablation
-from workbench.render import answers, as_table, brief, markdown, page
+from workbench.render import answers, as_table, in_short, markdown, page
 from workbench.render.as_json import plain_data
 from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
@@ -181,7 +181,7 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     data = plain_data(answers.ablation(found))
     in_json = {row["variant"]: row for row in data["variants"]}
     csv = as_table.as_csv(as_table.variants(found)).splitlines()
-    short = {row["variant"]: row for row in brief.ladder(found)["variants"]}  # type: ignore[attr-defined]
+    short = {row["variant"]: row for row in in_short.ladder(found)["variants"]}  # type: ignore[attr-defined]
     for row in shown:
         known = in_json[row.variant]
         assert known["verdict"] == row.verdict

@@ -23,7 +23,7 @@ from answers import Capsys, Patch
 from standin import StandIn, stand_in_for_jobs
 from workbench.cli import mcp
 from workbench.cli.main import main
-from workbench.render import brief
+from workbench.render import in_short
 from workspaces import ROOT
 
 VECTOR = """// Eight halves a lane at a time, where a row begins at a multiple of 16 bytes.
@@ -316,6 +316,6 @@ def test_the_commands_of_the_guides_work_in_their_order(
         step = command[0] == "ablate" and "baseline" not in command
         assert code == (5 if step else 0), (command, out)  # nothing is profiled here
         if "--brief" in command:
-            assert len(out.encode()) <= (brief.MORE if command[0] == "show" else brief.LIMIT)
+            assert len(out.encode()) <= (in_short.MORE if command[0] == "show" else in_short.LIMIT)
             known = json.loads(out).get("evidence", known)
     assert verbs == VERBS[guide]

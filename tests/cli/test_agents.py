@@ -28,7 +28,7 @@ from test_children import MARK, marked, until
 from workbench.app.new import AGENTS, starters
 from workbench.cli import mcp
 from workbench.cli.main import VERBS, command, main
-from workbench.render import brief
+from workbench.render import in_short
 from workbench.reporters.schema import ANSWERS
 from workbench.run.protocol import SessionsJob
 from workbench.words import Change, Stage
@@ -219,7 +219,7 @@ def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     advised, compared, wrong, *refused = (answer.structured_content for answer in answers)
     assert [answer.is_error for answer in answers] == [False] * 3 + [True] * len(refused)
     assert [json.loads(a.content[0].text) for a in answers[:3]] == [advised, compared, wrong]
-    assert max(len(answer.content[0].text) for answer in answers) <= brief.LIMIT
+    assert max(len(answer.content[0].text) for answer in answers) <= in_short.LIMIT
     capsys.readouterr()
     assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
     assert advised == {**json.loads(capsys.readouterr().out), "exit_code": 0}

@@ -21,7 +21,7 @@ from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.cli.streams import note
 from workbench.ncu.report_file import Report, read_report
-from workbench.render import as_json, brief
+from workbench.render import as_json, in_short
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
 from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
@@ -108,7 +108,7 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capsys, verb: str, names: li
     assert code in (0, 1, 2, 5)
     assert out.endswith("}\n")
     assert out.count("\n") == 1
-    assert len(out) <= brief.MORE + 1
+    assert len(out) <= in_short.MORE + 1
     assert json.loads(out)["schema_version"] == as_json.VERSION
     assert code == 0 or "error" in json.loads(out) or not names
 

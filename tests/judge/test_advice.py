@@ -45,7 +45,7 @@ from workbench.judge.ladder import Ablation
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.catalog import L1_BYTES, L2_BYTES, STALL_PREFIX, STALL_REASONS
 from workbench.render import answers as advice_json
-from workbench.render import as_json, brief, markdown
+from workbench.render import as_json, in_short, markdown
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
 from workbench.study.model import Work
@@ -383,7 +383,7 @@ def test_what_only_the_caller_can_do_is_last_and_no_next_command() -> None:
     other = dataclasses.replace(fuse, sure=0.5, saved=LEAST, change=Change.NARROW)
     assert to_try((fuse, other)) == (other, fuse)
     ladder = recorded_ladder()
-    told = brief.step(ladder, dataclasses.replace(ladder.rows[0], advice=(fuse,)))
+    told = in_short.step(ladder, dataclasses.replace(ladder.rows[0], advice=(fuse,)))
     assert told["stop"] is True
     assert "only its caller can fuse it" in str(told["why_stop"])
 

@@ -35,7 +35,7 @@ from workbench.judge.ladder import Ablation, Row, judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
 from workbench.judge.times import ShapeTimes, timing_facts
 from workbench.load import LadderEvidence, ShapeEvidence
-from workbench.render import answers, brief, markdown
+from workbench.render import answers, in_short, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.columns import Where, ladder_table
 from workbench.render.doc import Bullets, plain
@@ -143,7 +143,7 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     for where in (Where.SCREEN, Where.REPORT, Where.PAGE):
         (row,) = (r for r in ladder_table(found, where).rows if r.key == best.variant)
         assert plain(row.cells["speedup_over_fastest"].text) == "1.16x alone"
-    over = brief.step(found, best)["speedup_over_fastest"]
+    over = in_short.step(found, best)["speedup_over_fastest"]
     told_brief = plain_data(over)
     assert (told_brief["of"], told_brief["regime"]) == (REFERENCE, "alone")
     assert told_brief["ratio"][0] == pytest.approx(151 / 130, rel=1e-3)

@@ -20,7 +20,7 @@ from workbench.ncu.disassembly import counted, packed, unpacked
 from workbench.ncu.line_table import Frame, LineEntry, LineTable, line_tables, tables_in
 from workbench.ncu.places import Instruction, Places, Waits, instruction, is_library, source_place
 from workbench.ncu.reader import actions
-from workbench.render import answers, brief
+from workbench.render import answers, in_short
 from workspaces import (
     CAPTURES,
     CAUSAL,
@@ -152,9 +152,10 @@ def test_a_line_of_a_helper_names_the_call_in_the_kernel_s_own_file() -> None:
     stalls = {"wait": {line: 1.0}}
     spot = not_none(AdvisedKernel({}, None, {}, lines=stalls, calls=calls).hottest)
     assert spot.called_at == calls[line]
-    assert {"at": answers.place(*line), "called_at": answers.place(*calls[line])} == brief._place(
-        spot
-    )
+    assert {
+        "at": answers.place(*line),
+        "called_at": answers.place(*calls[line]),
+    } == in_short._place(spot)
 
 
 def test_a_library_s_code_is_charged_to_the_line_that_called_it(monkeypatch: Patch) -> None:

@@ -27,7 +27,7 @@ from workbench.evidence.store import measured_ceilings
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import ShapeTimes, main_timing
-from workbench.render import as_json, brief
+from workbench.render import as_json, in_short
 from workbench.render.as_json import plain_data
 from workbench.render.document.phrases import parent_of
 from workbench.reporters.schema import VERBS, schema
@@ -37,7 +37,7 @@ from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladd
 
 
 def answer(
-    capsys: Capsys, *arguments: str, code: int = 0, limit: int = brief.LIMIT
+    capsys: Capsys, *arguments: str, code: int = 0, limit: int = in_short.LIMIT
 ) -> dict[str, Any]:
     capsys.readouterr()
     assert main([*arguments, "--brief"]) == code
@@ -65,16 +65,16 @@ def judged(request: pytest.FixtureRequest) -> Ablation:
 
 @pytest.mark.slow
 def test_every_answer_of_a_recorded_study_is_within_its_limit(judged: Ablation) -> None:
-    text = brief.dumps(brief.ladder(judged))
-    assert len(text.encode()) <= brief.LIMIT
+    text = in_short.dumps(in_short.ladder(judged))
+    assert len(text.encode()) <= in_short.LIMIT
     is_as_published("ablate", json.loads(text))
     for row in judged.everything:
-        step, more = brief.step(judged, row), brief.more(judged, row)
-        assert "left_out" not in json.loads(brief.dumps(step)), row.variant
-        assert len(brief.dumps(more, brief.MORE).encode()) <= brief.MORE
-        assert step["evidence"] == brief.identity(judged, row)
-        is_as_published("advise", json.loads(brief.dumps(step)))
-        is_as_published("show", json.loads(brief.dumps(more, brief.MORE)))
+        step, more = in_short.step(judged, row), in_short.more(judged, row)
+        assert "left_out" not in json.loads(in_short.dumps(step)), row.variant
+        assert len(in_short.dumps(more, in_short.MORE).encode()) <= in_short.MORE
+        assert step["evidence"] == in_short.identity(judged, row)
+        is_as_published("advise", json.loads(in_short.dumps(step)))
+        is_as_published("show", json.loads(in_short.dumps(more, in_short.MORE)))
 
 
 def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys: Capsys) -> None:
@@ -82,7 +82,7 @@ def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys
     target = find_target(Local(), root, "softmax", None)
     ladder = judge(target.load_ladder(), target.workspace.config)
     every = ladder.everything
-    commands = {row.verdict: brief.step(ladder, row)["next_command"] for row in every}
+    commands = {row.verdict: in_short.step(ladder, row)["next_command"] for row in every}
     assert len(commands) > 2
     rejected = next(row for row in ladder.rows if row.verdict == Verdict.SLOWER)
     at = f"advise '{parent_of(rejected)}' --shape {ladder.shape} "
@@ -101,7 +101,7 @@ def test_a_schema_is_printed_for_each_verb(verb: str, capsys: Capsys) -> None:
     assert main(["schema", verb]) == 0
     printed = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator.check_schema(printed)
-    told = {"schema_version": as_json.VERSION, **brief.error(ToolFailed("no"))}
+    told = {"schema_version": as_json.VERSION, **in_short.error(ToolFailed("no"))}
     jsonschema.validate(told, printed)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**told, "nosuch": 1}, printed)
@@ -114,7 +114,7 @@ def test_every_verb_with_brief_has_a_schema() -> None:
 def test_a_kernel_without_advice_stops_and_says_why() -> None:
     ladder = recorded_ladder()
     row = replace(ladder.rows[0], advice=())
-    told = brief.step(ladder, row)
+    told = in_short.step(ladder, row)
     assert told["stop"] is True
     assert "promises" in str(told["why_stop"])
     assert "next_command" not in told
@@ -129,7 +129,7 @@ def test_a_kernel_without_advice_stops_and_says_why() -> None:
     ],
 )
 def test_a_next_step_has_a_free_name(variant: str, taken: list[str], name: str) -> None:
-    assert brief.free_name(variant, taken) == name
+    assert in_short.free_name(variant, taken) == name
 
 
 def test_every_verb_of_the_loop_answers_in_one_short_line(tmp_path: Path, capsys: Capsys) -> None:
@@ -178,12 +178,16 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
         yield "microseconds"
     if best := told["speedup_over_fastest"]:
         name, ratio = times.least([r.name for r in ladder.references], variant, best["regime"])
-        if (best["of"], best["ratio"]) != (name, brief.ratio(ratio)):
+        if (best["of"], best["ratio"]) != (name, in_short.ratio(ratio)):
             yield "speedup_over_fastest"
     for at in filter(None, (told, told.get("judged"))):
         over = measured.times(at["shape"]).ratio(told["parent"], variant, every=True)
         planned = measured.times(at["shape"]).ratio(told["parent"], variant)
-        if at.get("speedup_over_parent") not in (None, brief.ratio(over), brief.ratio(planned)):
+        if at.get("speedup_over_parent") not in (
+            None,
+            in_short.ratio(over),
+            in_short.ratio(planned),
+        ):
             yield f"speedup_over_parent at {at['shape']}"
     if shape not in str(told["evidence"]).split("/"):
         yield "evidence"
@@ -201,7 +205,7 @@ def test_every_figure_of_a_recorded_study_is_of_the_shape_that_is_named(judged: 
     measured = Measured(target, measured_ceilings(target.folder.gpu))
     elsewhere = {row.variant: row.judged_at for row in judged.rows if row.judged_at}
     for row in judged.everything:
-        told = brief.step(judged, row)
+        told = in_short.step(judged, row)
         assert list(wrongly_of(told, measured)) == [], row.variant
         deciding = plain_data(told.get("judged") or {})
         assert deciding.get("shape") == elsewhere.get(row.variant)
@@ -211,11 +215,11 @@ def test_every_figure_of_a_recorded_study_is_of_the_shape_that_is_named(judged: 
 
 @pytest.mark.parametrize("many", [90, 20_000])
 def test_lists_are_cut_at_their_end_to_fit(many: int) -> None:
-    told = json.loads(brief.dumps({"few": ["a"], "many": ["x" * 90] * many}))
+    told = json.loads(in_short.dumps({"few": ["a"], "many": ["x" * 90] * many}))
     assert told["few"] == ["a"]
     assert len(told["many"]) + told["left_out"] == many
     assert len(told["many"]) > 30
-    assert len(json.dumps(told, separators=(",", ":"))) <= brief.LIMIT
+    assert len(json.dumps(told, separators=(",", ":"))) <= in_short.LIMIT
 
 
 HERE = ("--project", str(FIXTURE))
@@ -223,7 +227,7 @@ HERE = ("--project", str(FIXTURE))
 
 def test_an_id_leads_to_more_of_the_same_step(capsys: Capsys) -> None:
     step = answer(capsys, "advise", "fix2", *HERE)
-    more = answer(capsys, "show", str(step["evidence"]), *HERE, limit=brief.MORE)
+    more = answer(capsys, "show", str(step["evidence"]), *HERE, limit=in_short.MORE)
     assert {name: more[name] for name in step} == step
     assert more["figures"]["registers"] > 0
     assert answer(capsys, "profile", "fix2", *HERE) == step
@@ -294,16 +298,16 @@ def test_errors_are_json_on_stdout(arguments: list[str], capsys: Capsys) -> None
 
 @pytest.mark.parametrize("text", ["x" * 9000, "µ" * 9000, "\ud800" * 9000])
 def test_long_texts_of_any_letters_fit(text: str) -> None:
-    for data in (brief.error(ToolFailed(text, hint=text)), {"one": text, "two": [text]}):
-        told = brief.dumps(data)
-        assert len(told.encode()) <= brief.LIMIT
+    for data in (in_short.error(ToolFailed(text, hint=text)), {"one": text, "two": [text]}):
+        told = in_short.dumps(data)
+        assert len(told.encode()) <= in_short.LIMIT
         assert json.loads(told)["schema_version"] == as_json.VERSION
-    assert json.loads(brief.dumps(brief.error(ToolFailed(text, hint=text))))["error"]["hint"]
+    assert json.loads(in_short.dumps(in_short.error(ToolFailed(text, hint=text))))["error"]["hint"]
 
 
 def test_denied_counters_have_a_code_of_their_own() -> None:
     denied = "==ERROR== ERR_NVGPUCTRPERM - no permission"
-    told = brief.error(EnvironmentLacks(denied, hint="ask root"))
+    told = in_short.error(EnvironmentLacks(denied, hint="ask root"))
     assert told == {
         "error": {
             "code": "ncu.permission",

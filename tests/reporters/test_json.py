@@ -19,7 +19,7 @@ import workbench as wb
 from answers import Capsys, Patch, error_of, json_of, published, text_of
 from made_ladder import ablation
 from workbench.judge.ladder import Ablation, Row
-from workbench.render import brief, columns, markdown, terminal
+from workbench.render import columns, in_short, markdown, terminal
 from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.columns import LadderColumn, Where, ladder_table
 from workbench.render.doc import (
@@ -412,7 +412,7 @@ def test_the_json_of_a_ladder_is_short_unless_all_of_it_is_asked_for(
         for full in (False, True):
             text = text_of(capsys, verb, *here, *["--full"] * full)
             told[full] = json.loads(text)
-            assert full or len(text) <= brief.MOST
+            assert full or len(text) <= in_short.MOST
         assert "left_out" not in told[False]
         for each in told.values():
             published(verb, short=False).validate(each)

@@ -12,7 +12,7 @@ from workbench.derive.matching import LaunchGroup, PairGroup
 from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDiff
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.derive.timeline import LaunchTimeline
-from workbench.judge import advice_rules as ranked
+from workbench.judge import advice_rules
 from workbench.judge.advice_rules import Advice, Tried
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
@@ -189,7 +189,7 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
 
 def row(ladder: Ablation, judged: Row) -> LadderRow:
     """Return a row in the form that ``ablate`` has."""
-    first = ranked.to_try(judged.advice)
+    first = advice_rules.to_try(judged.advice)
     advice = first and [one.id for one in first]
     short = shown_fields(judged, *WHOLE_ROW)
     return msgspec.structs.replace(whole_row(ladder, judged), of_row=short, advice=advice)
@@ -323,7 +323,7 @@ def place(file: str, line: int) -> str:
 
 def to_try(advice: Sequence[Advice] | None) -> list[AdvisedChange] | None:
     """The best first; ``None`` where the capture has nothing to judge by."""
-    first = ranked.to_try(advice)
+    first = advice_rules.to_try(advice)
     return None if first is None else list(map(_advice, first))
 
 

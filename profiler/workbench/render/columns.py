@@ -20,7 +20,7 @@ from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row
 from workbench.render import doc
-from workbench.render.document.limits import share, top_stall
+from workbench.render.document.limits import share, top_stall_of
 from workbench.render.document.phrases import (
     figure,
     has_figures,
@@ -229,12 +229,12 @@ def _memory_text(row: Row, _: ShownRows) -> doc.Content:
 
 
 def _stall(row: Row) -> dict[str, object] | None:
-    top = top_stall(row)
+    top = top_stall_of(row)
     return {"share": top.share, "error": top.error, "reason": top.reason} if top else None
 
 
 def _stall_text(row: Row, _: ShownRows) -> str:
-    top = top_stall(row)
+    top = top_stall_of(row)
     return f"{stall_label(top.reason)} {share(top.share, top.error)}" if top else ABSENT
 
 

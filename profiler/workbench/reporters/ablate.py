@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from workbench.judge.ladder import Ablation
-from workbench.render import answers, as_table, doc
-from workbench.render import brief as in_short
+from workbench.render import answers, as_table, doc, in_short
 from workbench.render.document import ladder_report, phrases
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from typing import Any
 from workbench.app.outcomes import ReportResult, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentences
-from workbench.render import answers, doc
-from workbench.render import brief as in_short
+from workbench.render import answers, doc, in_short
 from workbench.render.document import advice, launches, variant
-from workbench.render.document.launches import DETAILED, left_out
 from workbench.reporters import show
 
 
@@ -39,7 +37,7 @@ def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[doc.B
 def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
     """The kernels with the most time, each with its share of it."""
     yield launches.about(result.report)
-    shown = result.groups if options.kernel is not None else result.groups[:DETAILED]
+    shown = result.groups if options.kernel is not None else result.groups[: launches.DETAILED]
     for group in shown:
         details = read(result.report, group.typical)[1]
         name = launches.kernel(group.typical, launches.TITLE_WIDTH)
@@ -48,4 +46,4 @@ def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
         parts = (*first, advice.to_try(details.advice))
         yield doc.section(f"launch-{group.typical.index}", title, *parts)
     if len(result.groups) > len(shown):
-        yield left_out("shown", "--kernel NAME chooses others")
+        yield launches.left_out("shown", "--kernel NAME chooses others")

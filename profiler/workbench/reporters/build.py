@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from workbench.app.build import Builds
 from workbench.evidence.records import BuiltKernel
-from workbench.render import brief as in_short
-from workbench.render import doc
+from workbench.render import doc, in_short
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.numbers import one_line
 

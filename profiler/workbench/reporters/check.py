@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.app.outcomes import CheckedStudy, CheckRow
-from workbench.render import brief as in_short
-from workbench.render import doc
+from workbench.render import doc, in_short
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 

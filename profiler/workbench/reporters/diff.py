@@ -23,11 +23,9 @@ from workbench.derive.code_diff import (
 from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import SourceDiff, base
 from workbench.judge.findings import sentences
-from workbench.render import answers, doc
-from workbench.render import brief as in_short
+from workbench.render import answers, doc, in_short
 from workbench.render.document import hunks, launches, variant
 from workbench.render.document.hunks import STYLES, Pieces, gutter
-from workbench.render.document.launches import DETAILED, SIDES, PairRead, left_out
 from workbench.render.numbers import clip, count, number, printable
 from workbench.words import NONE
 
@@ -61,7 +59,7 @@ def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str
         }
     if isinstance(result, PairResult):
         return in_short.pair(result.ladder, result.pair)
-    both = [_read(result, group) for group in result.matching.groups[:DETAILED]]
+    both = [_read(result, group) for group in result.matching.groups[: launches.DETAILED]]
     return {
         "before": result.before.name,
         "after": result.after.name,
@@ -89,7 +87,7 @@ def blocks(
 
 def _reports(result: ReportPairResult, options: Any) -> Iterator[doc.Block]:
     before, after, matching = result.before, result.after, result.matching
-    for report, side in zip((before, after), SIDES, strict=True):
+    for report, side in zip((before, after), launches.SIDES, strict=True):
         yield launches.about(report, side)
     yield from doc.warned(sentences(result.warnings))
     yield from launches.unmatched(matching, (before.name, after.name))
@@ -97,18 +95,18 @@ def _reports(result: ReportPairResult, options: Any) -> Iterator[doc.Block]:
         return
     yield launches.pair_table(matching.groups)
     every = options.kernel is not None or options.launch is not None
-    shown = matching.groups if every else matching.groups[:DETAILED]
+    shown = matching.groups if every else matching.groups[: launches.DETAILED]
     for group in shown:
         read = _read(result, group)
         source = options.source and read.lines.has_costs
-        yield launches.kernels(group.typical, read, SIDES, source=source)
+        yield launches.kernels(group.typical, read, launches.SIDES, source=source)
         if source:
-            yield from _source(read.lines, SIDES)
+            yield from _source(read.lines, launches.SIDES)
     if len(matching.groups) > len(shown):
-        yield left_out("compared", "--kernel NAME or --launch A:B chooses others")
+        yield launches.left_out("compared", "--kernel NAME or --launch A:B chooses others")
 
 
-def _read(result: ReportPairResult, group: PairGroup) -> PairRead:
+def _read(result: ReportPairResult, group: PairGroup) -> launches.PairRead:
     return read_pair(result.before, result.after, group.typical)
 
 

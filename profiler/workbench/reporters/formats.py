@@ -26,18 +26,18 @@ def print_result(verb: str, result: Any, options: Any, note: Callable[[str], Non
     module = f"{verb}_" if iskeyword(verb) else verb
     reporter = import_module(f"workbench.reporters.{module}")
     if getattr(options, "brief", False):
-        from workbench.render import brief
+        from workbench.render import in_short
 
-        limit = brief.MORE if verb == "show" else brief.LIMIT
+        limit = in_short.MORE if verb == "show" else in_short.LIMIT
         named = hasattr(reporter, "brief")
         short = reporter.brief(result) if named else data(reporter, result, options)
-        print(brief.dumps(short, limit))
+        print(in_short.dumps(short, limit))
     elif getattr(options, "json", False):
-        from workbench.render import as_json, brief
+        from workbench.render import as_json, in_short
 
         whole = data(reporter, result, options)
         is_cut = getattr(options, "full", True) is False
-        print(brief.dumps(whole, brief.MOST) if is_cut else as_json.dumps(whole))
+        print(in_short.dumps(whole, in_short.MOST) if is_cut else as_json.dumps(whole))
     elif getattr(options, "csv", False):
         from workbench.render.as_table import as_csv
 
@@ -83,6 +83,6 @@ def console() -> Console:
 
 def failed(error: WorkbenchError, *, short: bool = True) -> str:
     """The answer of a command that failed."""
-    from workbench.render import as_json, brief
+    from workbench.render import as_json, in_short
 
-    return brief.dumps(brief.error(error)) if short else as_json.dumps(brief.error(error))
+    return in_short.dumps(in_short.error(error)) if short else as_json.dumps(in_short.error(error))

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from workbench.app.gate import Gated
 from workbench.judge.commits import Difference, VariantChange, difference_label
 from workbench.judge.findings import sentence
-from workbench.render import brief as in_short
-from workbench.render import doc
+from workbench.render import doc, in_short
 from workbench.render.numbers import number
 from workbench.words import NONE, Move, grouped
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.app.new import AGENTS, IGNORED, NewWorkspace
-from workbench.render import brief as in_short
+from workbench.render import in_short
 from workbench.render.as_json import Data, shown_fields
 from workbench.study.files import resolved, stands
 from workbench.study.workspace import CONFIG_FILE

@@ -8,7 +8,7 @@ from dataclasses import replace
 from workbench.app.list import EvidenceState, Listed, ListedStudies, ListedStudy
 from workbench.render import doc
 from workbench.render.as_json import shown_fields
-from workbench.render.brief import command
+from workbench.render.in_short import command
 from workbench.study.model import base_name
 from workbench.words import NONE, Status, grouped
 

@@ -11,10 +11,8 @@ from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
 from workbench.app.show import read
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
-from workbench.render import answers, as_table, doc
-from workbench.render import brief as in_short
+from workbench.render import answers, as_table, doc, in_short
 from workbench.render.document import launches, variant, warp_times
-from workbench.render.document.launches import DETAILED
 from workbench.reporters import show
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def brief(result: Result) -> dict[str, object]:
         kernels = show.brief(result.full)["kernels"]
         for kernel in kernels:
             del kernel["figures"], kernel["bottlenecks"]
-            kernel["next"] = kernel["next"] and kernel["next"][:DETAILED]
+            kernel["next"] = kernel["next"] and kernel["next"][: launches.DETAILED]
         report = str(result.full.report.path)
         failed = {"problem": result.failure} if result.failure else {}
         kept = {"study": [in_short.program_step(step) for step in result.steps]}
@@ -99,7 +97,7 @@ def _program(result: ProgramResult) -> Iterator[doc.Block]:
         yield doc.paragraph(f"{len(result.listed) - len(every)} more with less time: --json")
     yield from launches.untimed(result.listed)
     yield launches.about(result.full.report)
-    for group in result.full.groups[:DETAILED]:
+    for group in result.full.groups[: launches.DETAILED]:
         yield launches.in_short(read(result.full.report, group.typical)[1])
     shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
     yield doc.paragraph("All counters: ", shown, ", lines with ", doc.code("--launch N --source"))

@@ -13,13 +13,11 @@ from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
 from workbench.app.show import Metric, read
 from workbench.derive.matching import LaunchGroup
 from workbench.judge.findings import sentences
-from workbench.render import answers, as_table, doc
-from workbench.render import brief as in_short
+from workbench.render import answers, as_table, doc, in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.as_json import shown_fields
 from workbench.render.document import hunks, launches, variant
 from workbench.render.document.hunks import hottest_first
-from workbench.render.document.launches import DETAILED, Details, left_out
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,7 +57,7 @@ def report(result: ReportResult) -> ReportAnswer:
 def brief(result: VariantResult | ReportResult) -> dict[str, Any]:
     if isinstance(result, VariantResult):
         return in_short.more(result.ladder, result.row)
-    few = result.groups[:DETAILED]
+    few = result.groups[: launches.DETAILED]
     kernels = [in_short.kernel(_details(result, each), len(each.launches)) for each in few]
     lines = ("show", str(result.report.path), "--source", "--top", "5", "--json")
     return {
@@ -109,14 +107,14 @@ def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
     yield launches.group_table(kernels)
     yield from launches.untimed(kernels)
     every = options.kernel is not None or options.launch is not None
-    shown = kernels if every else kernels[:DETAILED]
+    shown = kernels if every else kernels[: launches.DETAILED]
     for each in shown:
         yield launches.details(_details(result, each), len(each.launches))
     if len(kernels) > len(shown):
-        yield left_out("shown", "--kernel NAME or --launch N chooses others")
+        yield launches.left_out("shown", "--kernel NAME or --launch N chooses others")
 
 
-def _details(result: ReportResult, group: LaunchGroup) -> Details:
+def _details(result: ReportResult, group: LaunchGroup) -> launches.Details:
     return read(result.report, group.typical)[1]
 
 

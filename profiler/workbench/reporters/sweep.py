@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import Sweep
-from workbench.render import as_table, doc
-from workbench.render import brief as in_short
+from workbench.render import as_table, doc, in_short
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.timings import sweep_view
 

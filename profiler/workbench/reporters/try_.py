@@ -10,8 +10,7 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.ladder import Ablation, Row
 from workbench.problems.problem import Problem
-from workbench.render import answers, as_json, doc
-from workbench.render import brief as in_short
+from workbench.render import answers, as_json, doc, in_short
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice
 from workbench.render.document.limits import bullets

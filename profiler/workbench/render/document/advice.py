@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from workbench.derive.rooflines import DRAM
-from workbench.judge import advice_rules as ranked
+from workbench.judge import advice_rules
 from workbench.judge.advice_rules import LEAST, Advice, Limit, Spot, resource
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
@@ -29,7 +29,7 @@ def to_try(advice: Sequence[Advice] | None, after: str = "") -> doc.Section:
 
 def first_look(advice: Sequence[Advice] | None, hottest: Spot | None) -> list[doc.Block]:
     """Return what limits a kernel, its hottest line and what to try, in a line each."""
-    first = ranked.to_try(advice)
+    first = advice_rules.to_try(advice)
     if not first:
         return [doc.paragraph(f"limit: {ABSENT}" if first is None else NOTHING)]
     worst = max(first, key=lambda one: one.limit.share)
@@ -49,7 +49,7 @@ def listed(advice: Sequence[Advice] | None) -> list[doc.Block]:
     """List advice without a title: what is left at most where memory is the limit, then the ranked
     advice.
     """
-    first = ranked.to_try(advice)
+    first = advice_rules.to_try(advice)
     if not first:
         return [doc.paragraph(NOTHING if first is not None else ABSENT)]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
@@ -117,7 +117,7 @@ def next_steps(ablation: Ablation) -> tuple[doc.Block, ...]:
     """
     path = ablation.path[::-1]
     row = next((row for row in path if row.advice is not None), ablation.best)
-    first = ranked.to_try(row.advice) if row else None
+    first = advice_rules.to_try(row.advice) if row else None
     if row is None or not first:
         return (doc.paragraph(f"{NOTHING if first is not None else ABSENT}."),)
     kernel = doc.code(row.chosen or row.variant)

@@ -5,8 +5,7 @@ two variants or launches side by side.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as of_record
+from dataclasses import dataclass, field
 from functools import partial
 
 from workbench.derive.figures import Figure, added, figure_label
@@ -46,8 +45,8 @@ class Details:
     bottlenecks: tuple[Bottleneck, ...]
     rules_collected: bool
     advice: tuple[Advice, ...] | None = None
-    hottest: Spot | None = of_record(default=None, repr=False)
-    nan: tuple[int, int] = of_record(default=(0, 0), repr=False)
+    hottest: Spot | None = field(default=None, repr=False)
+    nan: tuple[int, int] = field(default=(0, 0), repr=False)
 
 
 @dataclass(frozen=True)

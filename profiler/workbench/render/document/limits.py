@@ -17,8 +17,8 @@ from workbench.derive.figures import (
     added,
     stall_label,
     standard_error,
+    top_stall,
 )
-from workbench.derive.figures import top_stall as leading
 from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, sentence
@@ -124,9 +124,9 @@ def samples(figures: Mapping[str, Figure]) -> float | None:
     return figures[SAMPLES].value if SAMPLES in figures else None
 
 
-def top_stall(row: Row) -> TopStall | None:
+def top_stall_of(row: Row) -> TopStall | None:
     """The reason with the largest share of all samples."""
-    return leading(row.stalls, samples(row.figures))
+    return top_stall(row.stalls, samples(row.figures))
 
 
 def stall_words(name: str) -> str:

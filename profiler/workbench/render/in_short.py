@@ -26,7 +26,7 @@ from workbench.render.as_json import VERSION, Data, plain_data
 from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE, NOTHING
 from workbench.render.document.launches import Details
-from workbench.render.document.limits import top_stall
+from workbench.render.document.limits import top_stall_of
 from workbench.render.document.phrases import has_figures, parent_of
 from workbench.render.numbers import shorten
 from workbench.study.model import base_name
@@ -293,7 +293,7 @@ def ladder(judged: Ablation) -> Data:
 def more(ladder: Ablation, row: Row) -> Data:
     """A step with its figures, stalls and bottlenecks, for ``show ID``."""
     shown = [name for name, share in row.stalls.items() if share >= 0.02]
-    top = top_stall(row)
+    top = top_stall_of(row)
     gates = {gate.name: gate.state for gate in row.gates}
     return {
         **step(ladder, row),
