@@ -81,9 +81,6 @@ class Shown(OfRecord):
     def _blocks(self) -> Sequence[doc.Block]:
         raise NotImplementedError
 
-    def plot(self, kind: str = "times") -> Drawing:
-        raise NotImplementedError
-
     def table(self) -> pd.DataFrame:
         raise NotImplementedError
 
@@ -195,10 +192,15 @@ class ComparedReports(Shown, ReportPairResult):
     def table(self) -> pd.DataFrame:
         """One row a figure of each matching kernel, before and after."""
         typical = [group.typical for group in self.matching.groups]
-        read = ((each.after.kernel, read_pair(self.before, self.after, each)) for each in typical)
-        return as_table.compared(
-            (kernel, two.before.figures, two.after.figures) for kernel, two in read
+        read = ((pair.after.kernel, read_pair(self.before, self.after, pair)) for pair in typical)
+        rows = (
+            {"figure": key, "kernel": kernel, "before": was.value, "after": now.value}
+            | {"unit": now.unit}
+            for kernel, pair in read
+            for key, now in pair.after.figures.items()
+            if (was := pair.before.figures.get(key)) is not None
         )
+        return as_table.frame(rows, "figure")
 
     def _blocks(self) -> Sequence[doc.Block]:
         return list(diff.blocks(self, DiffOptions(self.before.name, self.after.name)))
@@ -235,7 +237,7 @@ class ReadReport(Shown, Report):
 
     def table(self) -> pd.DataFrame:
         """One row a launch."""
-        return as_table.launched(self.launches)
+        return as_table.frame(map(as_table.launch_row, self.launches), "index")
 
     def capture(self, launch: int = 0) -> Capture:
         """All of a launch: ``metrics``, ``lines``, ``rules``. Raises UsageError."""

@@ -87,27 +87,10 @@ def joined(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(tables)
 
 
-def launched(launches: Iterable[Launch]) -> pd.DataFrame:
-    """One row a launch; grid and block as ``x*y*z``."""
-    return frame(map(launch_row, launches), "index")
-
-
 def launch_row(launch: Launch) -> dict[str, object]:
+    """A launch; grid and block as ``x*y*z``."""
     extents = {key: "*".join(map(str, getattr(launch, key) or ())) for key in ("grid", "block")}
     return {**plain_data(launch), **extents}
-
-
-def compared(
-    kernels: Iterable[tuple[str, Mapping[str, Figure], Mapping[str, Figure]]],
-) -> pd.DataFrame:
-    """One row a figure of each kernel, before and after, in the unit of the figure."""
-    rows = (
-        {"figure": key, "kernel": kernel, "before": was.value, "after": now.value, "unit": now.unit}
-        for kernel, before, after in kernels
-        for key, now in after.items()
-        if (was := before.get(key)) is not None
-    )
-    return frame(rows, "figure")
 
 
 def advised(advice: Iterable[Advice]) -> pd.DataFrame:

@@ -30,6 +30,7 @@ from workbench.render.document.phrases import (
     short_change,
     verdict_words,
 )
+from workbench.render.document.timings import INTERVAL, spread, time_cell
 from workbench.render.numbers import ends, factor, fine, number, percent, shorten
 from workbench.study.model import base_name
 from workbench.words import ABSENT, NONE, CheckResult, Regime, Role, Verdict
@@ -55,7 +56,6 @@ LADDERS = EVERYWHERE - {Where.TRY}
 DETAILS = DATA | {Where.PAGE}
 WHOLE = 60  # of a text that is never cut
 NAME_WIDTH = 14  # of a name that stands below its module's
-INTERVAL = "[95 % interval]"
 STALLS = "smsp__pcsamp_warps_issue_stalled_*, share of their sum"
 OF_REFERENCES = ("speedup_over_reference", "speedup_over_fastest", "accuracy")
 
@@ -149,12 +149,6 @@ def _sort(value: Any) -> float | str | None:
 # ---- values and texts
 def _time(row: Row) -> dict[str, object] | None:
     return {k: v for k, v in vars(row.time).items() if k != "unchecked"} if row.time else None
-
-
-def _time_text(row: Row, _: ShownRows) -> str:
-    if row.time is None:
-        return ABSENT
-    return number(row.time.value) + " unchecked" * row.time.unchecked
 
 
 def _has_parent(row: Row) -> bool:
@@ -281,7 +275,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         EVERYWHERE,
         rank=2,
         unit="µs",
-        text=_time_text,
+        text=lambda row, _: time_cell(row.time),
         source=_sessions,
     ),
     LadderColumn(
@@ -291,7 +285,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         lambda row: [row.time.low, row.time.high] if row.time else None,
         frozenset({Where.TRY}),
         unit="µs",
-        text=lambda row, _: ends(row.time) if row.time else NONE,
+        text=lambda row, _: spread(row.time),
     ),
     LadderColumn(
         "speedup_over_baseline",

@@ -247,9 +247,15 @@ def fold(summary: str | Text, *blocks: Block) -> Fold:
     return Fold(line(summary), blocks)
 
 
-def section(key: str, title: str | Text, *blocks: Block, **more: Any) -> Section:
-    """A section of blocks; ``more`` are its other fields."""
-    return Section(key, line(title), blocks, **more)
+def section(
+    key: str,
+    title: str | Text,
+    *blocks: Block,
+    kind: Marking = Marking.PLAIN,
+    variant: str = "",
+    badge: str = "",
+) -> Section:
+    return Section(key, line(title), blocks, kind, variant, badge)
 
 
 def cell(
