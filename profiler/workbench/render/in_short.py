@@ -113,7 +113,7 @@ def step(ladder: Ablation, row: Row) -> Data:
     """
     advice = to_try(row.advice)
     capture = row.evidence_state.get("capture")
-    whole: Data = {
+    return {
         **columns(ladder, row, Where.BRIEF_VARIANT),
         "study": ladder.study,
         "parent": parent_of(row) or None,
@@ -130,8 +130,9 @@ def step(ladder: Ablation, row: Row) -> Data:
         "evidence": identity(ladder, row),
         "notes": len(ladder.warnings),
         "damage": [short(each) for each in sentences(ladder.damage)] or None,
+        "next": next_kinds(advice),
+        **after(ladder, row, advice),
     }
-    return {**whole, "next": next_kinds(advice), **after(ladder, row, advice)}
 
 
 def after(ladder: Ablation, row: Row, advice: Sequence[Advice] | None) -> Data:
@@ -246,19 +247,16 @@ def next_kinds(advice: Sequence[Advice] | None) -> list[Data] | None:
     """Kinds of change, the best first; None where nothing was collected."""
     if advice is None:
         return None
-    kinds: list[Data] = []
-    for change in advice:
-        here = [{"variant": t.variant, "verdict": t.verdict} for t in change.tried[:2]]
-        kinds.append(
-            {
-                "kind": change.change,
-                "how": CATALOGUE[change.change].how,
-                "why": short(sentence(change.why)),
-                **_place(change.spot),
-                **({"tried_here": here} if here else {}),
-            }
-        )
-    return kinds
+    return [
+        {
+            "kind": change.change,
+            "how": CATALOGUE[change.change].how,
+            "why": short(sentence(change.why)),
+            **_place(change.spot),
+            **({"tried_here": change.tried[:2]} if change.tried else {}),
+        }
+        for change in advice
+    ]
 
 
 def together(steps: Sequence[Data]) -> Data:
@@ -272,10 +270,7 @@ def ladder(judged: Ablation) -> Data:
     best_step = step(judged, best) if best else {}
     going_on: Data = {k: best_step.pop(k) for k in GOING_ON if k in best_step}
     rows = [
-        {
-            **columns(judged, row, Where.BRIEF),
-            **({"judged_at": row.judged_at} if row.judged_at else {}),
-        }
+        columns(judged, row, Where.BRIEF) | ({"judged_at": row.judged_at} if row.judged_at else {})
         for row in judged.table_rows[-STEPS:]
     ]
     return {

@@ -29,10 +29,7 @@ def brief(checked: CheckedStudy) -> dict[str, object]:
         "gpu": checked.gpu,
         "evidence": checked.evidence,
         "verdict": verdict,
-        "failed": [
-            {"variant": name, "why": in_short.short(why)} for name, why in checked.lost.items()
-        ]
-        or None,
+        "failed": in_short.failed(checked.lost),
         "checks": [_check(one) for one in order],
         **in_short.command(checked.study, verb, *dict.fromkeys(named)),
     }

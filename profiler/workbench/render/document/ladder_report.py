@@ -178,11 +178,11 @@ def possible(ablation: Ablation) -> Iterator[doc.Block]:
     )
     timed = by_time([best, *ablation.references])
     fields: list[doc.Field[tuple[float, str]]] = [
-        doc.Field("variant", "variant", lambda known: doc.code(known[1])),
-        doc.numeric("time", "time", lambda known: number(known[0]), unit="µs"),
-        doc.numeric("share", "share of what is possible", lambda known: percent(bound / known[0])),
+        doc.Field("variant", "variant", lambda pair: doc.code(pair[1])),
+        doc.numeric("time", "time", lambda pair: number(pair[0]), unit="µs"),
+        doc.numeric("share", "share of what is possible", lambda pair: percent(bound / pair[0])),
     ]
-    yield doc.table("possible", fields, timed, key=lambda known: known[1])
+    yield doc.table("possible", fields, timed, key=lambda pair: pair[1])
 
 
 def _failures(ablation: Ablation) -> doc.Block:
@@ -626,9 +626,9 @@ def _lines(changes: SourceDiff, *names: str) -> Iterator[doc.Block]:
         yield doc.paragraph(
             doc.strong("Machine code."), " ", sizes_and_summary(*changes.kinds), "."
         )
-    told = {hunk.number for hunk, _ in shown}
-    edits = [hunk for hunk in hunks.active(changes) if hunk.number in told]
-    rest = [hunk for hunk in hunks.active(changes) if hunk.number not in told]
+    excerpt = {hunk.number for hunk, _ in shown}
+    edits = [hunk for hunk in hunks.active(changes) if hunk.number in excerpt]
+    rest = [hunk for hunk in hunks.active(changes) if hunk.number not in excerpt]
     outside = [changes.unchanged, *changes.elsewhere.values()]
     parts = [
         f"unattributed (lines that did not change): {_both(*map(add, zip(*outside, strict=True)))}"
