@@ -196,6 +196,8 @@ def test_builds_of_a_program_are_a_ladder(folder: Path, capsys: Capsys) -> None:
     step = answer["study"][1]["kept"]
     assert (step["report"], len(step["sessions"])) == ("true-2.ncu-rep", 2)
     assert step["figures"]["registers"] > 0
+    table = text_of(capsys, "profile", "--csv", *keep("--build", "true")[1:])
+    assert ",speedup_over_parent,speedup_over_parent_low," in table.splitlines()[0]
     Path("built").unlink()
     for arguments, code, says in (
         (keep("--build", "true"), 1, "--check ended with exit code 1"),

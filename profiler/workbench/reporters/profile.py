@@ -63,7 +63,11 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
         return as_table.frame(result.timeline, "kernel")
     if isinstance(result, ProgramResult):
         if result.steps:
-            return as_table.frame(map(in_short.program_step, result.steps), "variant")
+            rows = (
+                {**in_short.program_step(step), "speedup_over_parent": step.speedup_over_parent}
+                for step in result.steps
+            )
+            return as_table.frame(rows, "variant")
         return as_table.frame(map(answers.listed, result.listed), "kernel")
     for text in sentences(result.ladder.warnings):
         note(text)
