@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import msgspec
 import fake_nvml
 from answers import Patch
 from workbench.run import machine
-from workbench.run.gpu import Gpu
+from workbench.run.gpu import VISIBLE, Gpu
 
 HERE = Path(__file__).parent
+Install = Callable[..., None]
 ROWS: dict[str, Any] = {
     "name": "NVIDIA H200",
     "driver": "580",
@@ -53,10 +54,9 @@ class Cards:
 
     folder: Path
 
-    def fault(self, kind: str, number: int = 1) -> None:
-        """It happens to so many jobs."""
-        for i in range(number):
-            (self.folder / f"fault-{kind}-{i}").touch()
+    def fault(self, kind: str) -> None:
+        """It happens to one job."""
+        (self.folder / f"fault-{kind}-0").touch()
 
     @property
     def ran(self) -> list[list[str]]:
@@ -70,6 +70,19 @@ def nvml(found: Sequence[Gpu], folder: Path) -> Path:
     path = folder / "nvml.json"
     path.write_bytes(msgspec.json.encode(found))
     return path
+
+
+def listing(tmp_path: Path, monkeypatch: Patch) -> Install:
+    """NVML that lists what it is called with."""
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
+    monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
+    monkeypatch.delenv(VISIBLE, raising=False)
+
+    def install(*found: Any) -> None:
+        nvml(found, tmp_path)
+        machine.find_gpu.cache_clear()
+
+    return install
 
 
 def install(tmp_path: Path, monkeypatch: Patch, found: list[Gpu]) -> Cards:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+import fake_nvml
 from answers import Patch, not_none
 from remote_gpus import NCU, card, nvml
 from workbench.run.gpu import Gpu
@@ -91,6 +92,16 @@ def key(path: Path) -> str:
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
     subprocess.run(command, check=True, capture_output=True)
     return path.with_suffix(".pub").read_text()
+
+
+def standing_in(standin: Path, root: Path) -> dict[str, str]:
+    """The environment in which workers are those of ``onremote``, on the GPUs of a host."""
+    tests = Path(__file__).parent
+    return {
+        "PYTHONPATH": f"{tests / 'onremote'}:{tests}",
+        "WORKBENCH_STANDIN": str(standin),
+        fake_nvml.FILE: str(root / "nvml.json"),
+    }
 
 
 @contextmanager

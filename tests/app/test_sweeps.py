@@ -19,18 +19,9 @@ from workbench.run import compilation, machine
 from workbench.study.params import Axes, expanded, is_space, names_of, read_axes
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE, Parameter
-from workspaces import GOOD, KERNEL, make
+from workspaces import GOOD, KERNEL, TUNED, make
 
 KNOWN: dict[str, Parameter] = {"warps": 4, "Block": 64, "scale": 1.0, "fast": False, "label": "a"}
-MODULE = """from workbench import cuda
-
-params = cuda.params(warps=4, block=64)
-kernel = cuda.kernel("baseline.cu", "scale", defines=params)
-
-
-def run(x):
-    return x
-"""
 
 
 def axes(text: str) -> Axes:
@@ -90,7 +81,7 @@ def test_a_mistake_is_named(text: str, part: str, told: str) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return make(tmp_path / "ws", {"baseline": GOOD}, {"fix": MODULE})
+    return make(tmp_path / "ws", {"baseline": GOOD}, {"fix": TUNED})
 
 
 def test_a_space_is_all_combinations(root: Path) -> None:

@@ -27,7 +27,6 @@ import pytest
 import zstandard
 from msgspec import structs
 
-import fake_nvml
 import ssh_host
 from answers import Patch
 from git_repository import Repository, repository
@@ -40,7 +39,7 @@ from workbench.errors import Interrupted
 from workbench.run import machine, measurement, process, side_jobs
 from workbench.run.measurement import Measurement
 from workbench.run.protocol import TrialJob
-from workspaces import CAUSAL, FIXTURE, GOOD, make, recorded_report
+from workspaces import CAUSAL, FIXTURE, GOOD, TUNED, make, recorded_report
 
 # Instants at which a verb changes a file or starts a process. Verbs run in a fork of the tests, and
 # those of a server in a fork of its own.
@@ -85,15 +84,6 @@ def arm(counts: Path, instant: int, victim: str) -> None:
 
 KILLS = examples(1, many=45)
 SLOW_KILLS = examples(1, many=25)  # of what takes seconds
-MODULE = """from workbench import cuda
-
-params = cuda.params(warps=4)
-kernel = cuda.kernel("baseline.cu", "scale", defines=params)
-
-
-def run(x):
-    return x
-"""
 
 
 @dataclass
@@ -185,7 +175,7 @@ class Verb:
 
 
 def study(root: Path) -> Path:
-    return make(root, {"baseline": GOOD}, {"fix": MODULE})
+    return make(root, {"baseline": GOOD}, {"fix": TUNED})
 
 
 def commits(root: Path) -> Repository:
@@ -317,14 +307,8 @@ def test_a_command_that_measures_over_ssh_is_killed(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: Patch
 ) -> None:
     """At instants at which it writes, and at any, over a real sshd."""
-    tests, standin = Path(__file__).parents[1], tmp_path_factory.mktemp("standin")
-    root = tmp_path_factory.mktemp("host")
-    given = {
-        "PYTHONPATH": f"{tests / 'onremote'}:{tests}",
-        "WORKBENCH_STANDIN": str(standin),
-        fake_nvml.FILE: str(root / "nvml.json"),
-    }
-    with ssh_host.running(root, given) as host:
+    standin, root = tmp_path_factory.mktemp("standin"), tmp_path_factory.mktemp("host")
+    with ssh_host.running(root, ssh_host.standing_in(standin, root)) as host:
         host.use(monkeypatch)
         words = ["check", "--on", host.on]
         whole = Place(tmp_path / "whole")

@@ -39,7 +39,7 @@ from workbench.run.protocol import ErrorText
 from workbench.run.recording import Recorder
 from workbench.study.files import compressed, decompressed
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, make, told_in
+from workspaces import GOOD, TUNED, make, told_in
 
 MODULE = "def run(x):\n    return x\n"
 HOST = "gpu1"
@@ -285,17 +285,6 @@ def test_several_shapes_are_a_job_each(one: Cards, tmp_path: Path, capsys: Capsy
     assert len({each.shape for each in sessions}) == 2, "the others are recorded"
     assert main(command) == 0
     assert len(one.ran) == 4
-
-
-TUNED = """from workbench import cuda
-
-params = cuda.params(warps=4)
-kernel = cuda.kernel("baseline.cu", "scale", defines=params)
-
-
-def run(x):
-    return x
-"""
 
 
 @pytest.mark.slow

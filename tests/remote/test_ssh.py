@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import fake_nvml
 import ssh_host
 from answers import Capsys, Patch, both_of, error_of, json_of, not_none
 from remote.test_remote import but_for_provenance, evidence, workspace
@@ -36,14 +35,8 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory, standin: Path) -> Iterator[Host]:
-    tests = Path(__file__).parents[1]
     root = tmp_path_factory.mktemp("host")
-    given = {
-        "PYTHONPATH": f"{tests / 'onremote'}:{tests}",
-        "WORKBENCH_STANDIN": str(standin),
-        fake_nvml.FILE: str(root / "nvml.json"),
-    }
-    with ssh_host.running(root, given) as started:
+    with ssh_host.running(root, ssh_host.standing_in(standin, root)) as started:
         yield started
 
 

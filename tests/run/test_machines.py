@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-import fake_nvml
 from answers import Capsys, Patch
-from remote_gpus import card, nvml
+from remote_gpus import Install, card, listing
 from workbench.cli.main import main
 from workbench.cuda import nvcc
 from workbench.cuda.compiler import compiler_version
@@ -27,7 +26,6 @@ WORKS = "done compilation\ndone allocation\ndone launch\n"
 TORCH = "torch 2.13.0, CUDA 13.0\n"
 Broken = dict[str, tuple[str, int]]
 Tries = Callable[[Broken], dict[str, Any]]
-Install = Callable[..., None]
 
 
 @pytest.fixture
@@ -231,17 +229,9 @@ def test_a_tool_whose_child_hangs_is_left(tmp_path: Path, monkeypatch: Patch) ->
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: Patch) -> Install:
     """NVML that lists these; nvidia-smi and ncu are not on PATH."""
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
-    monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
-    monkeypatch.delenv(gpu.VISIBLE, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(self_test, "outcomes", lambda *_, **named: iter(()))
-
-    def install(*found: Any) -> None:
-        nvml(found, tmp_path)
-        machine.find_gpu.cache_clear()
-
-    return install
+    return listing(tmp_path, monkeypatch)
 
 
 def doctors(capsys: Capsys) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 
 import fake_nvml
 from answers import Patch
-from remote_gpus import ROWS, card, nvml
+from remote_gpus import ROWS, Install, card, listing
 from workbench.app.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
 from workbench.run import gpu, machine
@@ -23,21 +23,11 @@ SLICED = [
     {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384},
     {"name": "odd", "uuid": "MIG-b", "memory_mib": None},
 ]
-Install = Callable[..., None]
 
 
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: Patch) -> Install:
-    """NVML that lists these."""
-    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml)
-    monkeypatch.setenv(fake_nvml.FILE, str(tmp_path / "nvml.json"))
-    monkeypatch.delenv(gpu.VISIBLE, raising=False)
-
-    def install(*found: Any) -> None:
-        nvml(found, tmp_path)
-        machine.find_gpu.cache_clear()
-
-    return install
+    return listing(tmp_path, monkeypatch)
 
 
 @pytest.fixture
