@@ -337,8 +337,9 @@ def errors_of(made: Any, names: Sequence[str], tokens: torch.Tensor) -> Figures:
 @torch.no_grad()
 def session(first: bool) -> None:
     """Add a session, which this process is for; the first one also compares logits."""
-    recording, names = read(RECORDED, Recording), list(registered())
+    recording = read(RECORDED, Recording)
     recording.name_gpu()
+    names = list(registered())
     for name, model in MODELS.items():
         made = build(model)
         recording.parameters[name] = sum(p.numel() for p in made.parameters())
