@@ -93,7 +93,9 @@ def _reports(result: ReportPairResult, options: Any) -> Iterator[doc.Block]:
     yield from launches.unmatched(matching, (before.name, after.name))
     if not matching.groups:
         return
-    yield launches.pair_table(matching.groups)
+    yield doc.table(
+        "pairs", launches.PAIRS, matching.groups, key=lambda g: str(g.typical.before.index)
+    )
     every = options.kernel is not None or options.launch is not None
     shown = matching.groups if every else matching.groups[: launches.DETAILED]
     for group in shown:

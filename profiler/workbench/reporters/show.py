@@ -96,7 +96,7 @@ def blocks(result: Shown, options: Any) -> Iterator[doc.Block]:
         case Metric():
             of = f" of {result.variant}" if result.variant else ""
             yield doc.paragraph(f"{result.metric}{of} ({result.capture})")
-            yield variant.metric_table(result.metrics)
+            yield doc.table("metric", variant.METRICS, result.metrics)
         case LinesResult():
             yield from _lines(result, options)
 

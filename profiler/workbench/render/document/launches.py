@@ -227,10 +227,6 @@ PAIRS: list[doc.Field[PairGroup]] = [
 ]
 
 
-def pair_table(groups: Sequence[PairGroup]) -> doc.Table:
-    return doc.table("pairs", PAIRS, groups, key=lambda g: str(g.typical.before.index))
-
-
 def _launches(group: PairGroup) -> str:
     sides = ([p.before for p in group.pairs], [p.after for p in group.pairs])
     return " → ".join(map(indices, sides))

@@ -69,11 +69,6 @@ STALLS: list[doc.Field[tuple[str, str]]] = [
 ]
 
 
-def figure_table(figures: Mapping[str, Figure]) -> doc.Table:
-    shown = [(key, figures.get(key)) for key in SHOWN]
-    return doc.table("figures", FIGURES, shown, key=lambda k: k[0])
-
-
 def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
     """Return what the mark behind a figure means, where one has it."""
     every = (figure for side in sides for figure in side.values())
@@ -87,8 +82,9 @@ def profile(
     bottlenecks: Sequence[Bottleneck],
 ) -> list[doc.Block]:
     """The figures of one capture."""
+    shown_figures = [(key, figures.get(key)) for key in SHOWN]
     blocks: list[doc.Block] = [
-        figure_table(figures),
+        doc.table("figures", FIGURES, shown_figures, key=lambda pair: pair[0]),
         *marked(figures),
         doc.paragraph(limited(limiters)),
     ]
@@ -178,11 +174,6 @@ METRICS: list[doc.Field[MetricValue]] = [
     doc.numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
     doc.Field("unit", "unit", lambda m: m.unit),
 ]
-
-
-def metric_table(rows: Sequence[MetricValue]) -> doc.Table:
-    """One ncu metric of every launch."""
-    return doc.table("metric", METRICS, rows)
 
 
 def results(score: Score) -> str:
