@@ -13,7 +13,7 @@ from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDif
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.derive.timeline import LaunchTimeline
 from workbench.judge import advice_rules
-from workbench.judge.advice_rules import Advice, Tried
+from workbench.judge.advice_rules import Advice, Spot, Tried
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
@@ -328,30 +328,30 @@ def to_try(advice: Sequence[Advice] | None) -> list[AdvisedChange] | None:
 
 
 def _advice(advice: Advice) -> AdvisedChange:
-    limit, spot, recipe = advice.limit, advice.spot, CATALOGUE[advice.change]
-    return AdvisedChange(
-        id=advice.id,
-        change=advice.change,
-        why=advice.why,
+    limit, recipe = advice.limit, CATALOGUE[advice.change]
+    return answer(
+        AdvisedChange,
+        advice,
         title=recipe.title,
         how=recipe.how,
-        limit=AdvisedLimit(
-            stage=limit.stage,
+        limit=answer(
+            AdvisedLimit,
+            limit,
             of=limit.what,
-            metric=limit.metric,
-            unit=limit.unit,
             share=round(limit.share, DIGITS),
             value=float(f"{limit.value:.{DIGITS}g}"),
         ),
-        line=AdvisedLine(
-            file=spot.file.removeprefix(TOP),
-            line=spot.line,
-            stall_share=None if spot.share is None else round(spot.share, DIGITS),
-            called_at=place(*spot.called_at) if spot.called_at else None,
-        )
-        if spot
-        else None,
+        line=_line(advice.spot) if advice.spot else None,
         tried=advice.tried[:MOST_TRIED],
+    )
+
+
+def _line(spot: Spot) -> AdvisedLine:
+    return AdvisedLine(
+        file=spot.file.removeprefix(TOP),
+        line=spot.line,
+        stall_share=None if spot.share is None else round(spot.share, DIGITS),
+        called_at=place(*spot.called_at) if spot.called_at else None,
     )
 
 
