@@ -50,6 +50,21 @@ AROUND, ROUNDS, INSTANCES = 4.0, 3, 2
 ENVIRONMENT = Environment(gpu="NVIDIA H200")
 
 
+def ignore(event: Any) -> None:
+    pass
+
+
+def played(
+    events: list[Event], on_event: Callable[[Any], object] = ignore, current: str = "", **end: Any
+) -> WorkerEnd:
+    """A worker that tells of all events, and crashes at ``current`` unless it is done then."""
+    for event in events:
+        on_event(event)
+    done = Done() in events
+    code, at = (0, "") if done else (-11, current)
+    return WorkerEnd(events=events, returncode=code, current=at, **end)
+
+
 @dataclass(frozen=True)
 class Run:
     """A variant at a shape; ``params`` are those that are not its own."""
@@ -122,10 +137,7 @@ class StandIn:
             for name in [name for name in left if name not in job.known]:
                 self.checked.append(name)
                 events += [self.check(Run(name, job.params[name], s)) for s in job.check_shapes]
-        events.append(Done())
-        for event in events:
-            on_event(event)
-        return WorkerEnd(events=events, returncode=0)
+        return played([*events, Done()], on_event)
 
     def build(self, run: Run) -> Event:
         if self.broken(run):
@@ -189,9 +201,7 @@ class Sessions:
             *(self.gpu.session(n, self.job, self.variants) for n in range(self.job.sessions)),
         ]
         events += [SessionsDone(sessions=self.job.sessions), Done()]
-        for event in events:
-            on_event(event)
-        return WorkerEnd(events=events, returncode=0)
+        return played(events, on_event)
 
     def kill(self) -> None:
         pass

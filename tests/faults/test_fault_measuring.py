@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from property_cases import examples
-from standin import StandIn
+from standin import StandIn, played
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.store import EvidenceFolder
@@ -114,19 +114,10 @@ class Breaking:
                 case "fails":
                     events.append(failed(name))
                 case "built, then dies":
-                    return ended([*events, built(name)], name)
+                    return played([*events, built(name)], current=name)
                 case fate:
-                    return ended(events, name, silent_for=60.0 * (fate == "hangs"))
-        return ended([*events, Done()], "")
-
-
-def ended(events: list[Event], current: str, *, silent_for: float = 0.0) -> WorkerEnd:
-    return WorkerEnd(
-        events=events,
-        returncode=0 if Done() in events else -11,
-        silent_for=silent_for,
-        current=current,
-    )
+                    return played(events, current=name, silent_for=60.0 * (fate == "hangs"))
+        return played([*events, Done()])
 
 
 def built(name: str) -> Built:
@@ -167,7 +158,7 @@ def test_every_variant_has_its_own_result_whoever_breaks_the_worker(
 
 def test_a_worker_that_comes_to_no_variant_is_an_error(study: Study, monkeypatch: Patch) -> None:
     broken = Broken(error=ErrorText(kind="OSError", message="OSError: no such thing"))
-    monkeypatch.setattr(building, "run_worker", lambda *given: ended([broken], ""))
+    monkeypatch.setattr(building, "run_worker", lambda *given: played([broken]))
     with pytest.raises(ToolFailed, match="the worker stopped: OSError: no such thing"):
         build_only(study, ["a", "b"], "sm_90a", 8.0, lambda event: None)
 

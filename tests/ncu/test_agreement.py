@@ -119,9 +119,7 @@ def test_figures_are_what_ncu_prints_of_the_recorded_report() -> None:
     assert ncu_csv.disagreements(found, RAW) == []
 
 
-def test_shares_of_launches_are_of_the_durations_that_ncu_prints(
-    capsys: Capsys,
-) -> None:
+def test_shares_of_launches_are_of_the_durations_that_ncu_prints(capsys: Capsys) -> None:
     times = [launch.values["gpu__time_duration.sum"].value for launch in ncu_csv.read(RECORDED)]
     rows = re.findall(r"^\| ([\d, ]+) \| .* ([\d.]+) % \|$", text_of(capsys, "show", RAW), re.M)
     assert len(rows) == 12

@@ -321,9 +321,7 @@ def test_a_worker_builds_and_checks(worker: Worker) -> None:
     assert (checked.times_reference, checked.kind, checked.varies) == (2.0, "", False)
 
 
-def test_a_worker_knows_shapes_that_the_study_does_not_list(
-    worker: Worker,
-) -> None:
+def test_a_worker_knows_shapes_that_the_study_does_not_list(worker: Worker) -> None:
     more = {"shape": "n8", "check_shapes": ("n8", "odd"), "derived": {"n8": {"n": 8}}}
     events = worker(Phase.CHECK, **more)
     checked = [event.shape for event in events if isinstance(event, Checked)]

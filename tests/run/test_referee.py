@@ -188,9 +188,7 @@ def witness(monkeypatch: Patch) -> Judged:
     return judged
 
 
-def test_an_honest_executor_has_the_time_of_its_calls(
-    witness: Judged,
-) -> None:
+def test_an_honest_executor_has_the_time_of_its_calls(witness: Judged) -> None:
     answer = witness(HONEST)
     assert (answer.why, answer.unmeasured, answer.audits) == ("", "", 200)
     assert answer.replays >= 12

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from answers import Capsys, Patch
 from made_evidence import series, timing
+from standin import played
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
 from workbench.cuda.compiler import parse_log
@@ -191,16 +192,8 @@ class Scripted:
     def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(job)
         events = self.scripts.pop(0)
-        for event in events:
-            on_event(event)
-        done = Done() in events
-        named = [event.variant for event in events if isinstance(event, Start | Checked)]
-        return WorkerEnd(
-            events=events,
-            returncode=0 if done else -11,
-            current="" if done else named[-1],
-            **self.ends,
-        )
+        *_, last = (event.variant for event in events if isinstance(event, Start | Checked))
+        return played(events, on_event, last, **self.ends)
 
 
 def checked(name: str, **changes: Any) -> Checked:
@@ -241,16 +234,9 @@ class Clock:
 
     def watch(self, limit: float, on_event: Any) -> WorkerEnd:
         events = self.scripts.pop(0)
-        for event in events:
-            on_event(event)
-        done = Done() in events
-        current = [event.variant for event in events if isinstance(event, Start)]
-        return WorkerEnd(
-            events=events,
-            returncode=0 if done else -11,
-            current=current[-1] if current and not done and not self.interrupted else "",
-            interrupted=self.interrupted,
-        )
+        *_, last = ("", *(event.variant for event in events if isinstance(event, Start)))
+        at = "" if self.interrupted else last
+        return played(events, on_event, at, interrupted=self.interrupted)
 
     def kill(self) -> None:
         pass
