@@ -8,6 +8,7 @@ import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,20 @@ def run_worker(
     for event in events:
         on_event(event)
     return WorkerEnd(events, 0)
+
+
+def calls_here(study: Any, run: Callable[..., Any], shape: Any = None, side: Any = None) -> Any:
+    """What the process of a variant does in a check, for the one that compares: both are this."""
+    from workbench.run.worker.correctness import make_calls
+
+    def calls(kind: str, seed: int, given: Any, take: Callable[[Any], None]) -> Any:
+        def show(outputs: Any) -> None:
+            tensors = {name: tensor.clone() for name, tensor in outputs.tensors.items()}
+            take(replace(outputs, tensors=tensors))
+
+        return make_calls(study, run, shape, side, kind, seed, given, show)
+
+    return calls
 
 
 @pytest.fixture

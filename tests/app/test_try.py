@@ -25,7 +25,6 @@ from workbench.problems.problem import Problem
 from workbench.render import as_json, markdown
 from workbench.reporters.try_ import blocks, data, times_and_limits
 from workbench.run import machine
-from workbench.run.worker.loader import Opened
 from workspaces import ROOT, recorded_ladder
 
 SOFTMAX = """import torch
@@ -217,23 +216,6 @@ def test_an_extension_that_is_not_profiled_says_so(judged: Ablation) -> None:
     assert "profile: not asked for" in markdown.blocks(
         times_and_limits(row, judged, profiled=False)
     )
-
-
-def test_what_the_reference_opens_is_not_the_variants_doing(tmp_path: Path) -> None:
-    """As torch.compile does, which reads sources at its first call."""
-    mine, other = tmp_path / "mine.py", tmp_path / "other.py"
-    mine.touch()
-    other.touch()
-    opened = Opened(tmp_path)
-    reference = opened.unheard(lambda: other.read_text())
-    with opened.require_covered(tmp_path, ["mine.py"]):
-        reference()
-        mine.read_text()
-    with (
-        pytest.raises(UsageError, match=r"opens other\.py"),
-        opened.require_covered(tmp_path, ["mine.py"]),
-    ):
-        other.read_text()
 
 
 COMMAND = re.compile(

@@ -14,6 +14,7 @@ import pytest
 
 from answers import Capsys
 from folders import unpack
+from inprocess import calls_here
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version
 
@@ -176,7 +177,7 @@ def test_a_check_of_a_large_shape_takes_three_times_its_operands() -> None:
     run: Callable[..., Any] = lambda x, y: x + y  # noqa: E731
     study: Any = type("study", (), {"tolerance": Tolerance(1e-2, 1e-3)})
     study.inputs, study.reference = staticmethod(inputs), staticmethod(reference)
-    assert correctness.check_once(study, run, None, None, run).why == ""
+    assert correctness.check_once(study, calls_here(study, run), None, peer=run).why == ""
     operands = 3 * 2 * n
     assert peaks[0] < 3 * operands
     assert torch.cuda.max_memory_allocated() - 8 * n < 3 * operands

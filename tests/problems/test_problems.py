@@ -15,6 +15,7 @@ import torch
 from msgspec import structs
 
 from answers import Capsys, Patch, json_of, not_none
+from inprocess import calls_here
 from workbench.app.executor import Local
 from workbench.app.trial import prepare, rounded_up, tolerance_of
 from workbench.app.trial_files import UNCALLED, write
@@ -26,7 +27,7 @@ from workbench.problems.problem import Problem, Request, split
 from workbench.problems.user_files import read_call, read_input, read_launch, read_output
 from workbench.run.compilation import sources_of
 from workbench.run.protocol import Learned, TrialJob
-from workbench.run.worker.correctness import check_variant
+from workbench.run.worker.correctness import CallsMade, check_variant
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.loader import Opened
 from workbench.run.worker.process_settings import load_kept
@@ -92,10 +93,16 @@ def checked(root: Path, found: Problem, shape: str) -> None:
     names = [found.baseline.name, *(module.name for module in found.references)]
     opened, sources = Opened(study.folder.parent), sources_of(study, names)
     runs = {n: load_kept(study.folder / f"{n}.py", f"workbench_variant_{n}").run for n in names}
-    peer = opened.unheard(runs[names[1]]) if len(names) > 1 else None
+    peer = runs[names[1]] if len(names) > 1 else None
     for name in names:
-        with opened.require_covered(study.folder, sources[name]):
-            outcome = check_variant(study.module, runs[name], study.shapes[shape], peer)
+        calls = calls_here(study.module, runs[name], study.shapes[shape])
+
+        def watched(*given: Any, name: str = name, calls: Any = calls) -> CallsMade:
+            with opened.require_covered(study.folder, sources[name]):
+                made: CallsMade = calls(*given)
+                return made
+
+        outcome = check_variant(study.module, watched, study.shapes[shape], peer)
         assert (outcome.status, outcome.why) == (CheckResult.CORRECT, ""), name
 
 

@@ -23,6 +23,8 @@ from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
 from workbench.errors import UsageError
 from workbench.evidence.records import GraphNode
+from workbench.run.protocol import Checked
+from workbench.run.side_jobs import check_on_cpu
 from workbench.run.worker import process_settings
 from workbench.run.worker.correctness import compare
 from workbench.run.worker.loader import KeptSources, Opened
@@ -32,7 +34,8 @@ from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
-from workbench.words import NodeKind
+from workbench.words import CheckResult, NodeKind
+from workspaces import make
 
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
 
@@ -350,3 +353,102 @@ def test_who_chooses_what_it_launches_is_captured_as_it_was_timed(
 
         graphs.as_timed(load, ways, cast(Any, None))
         assert len(loaded) == loads
+
+
+ODD = "(2.0 if len(x) % 2 == 0 else 2.5)"  # is wrong at the study's other shape
+# Each is right at the timed shape alone, and changes what might compare in its process.
+COMPARED_HERE = {
+    "torchs": "torch.allclose = torch.equal = lambda *given, **named: True\n"
+    "torch.isfinite = lambda x: torch.zeros_like(x, dtype=torch.bool)\n",
+    "numpys": "import numpy\nnumpy.allclose = numpy.array_equal = lambda *given, **named: True\n"
+    "numpy.unravel_index = lambda *given: []\n",
+    "ours": "from workbench.run.worker import checking, correctness, deviation, output\n"
+    "deviation.compare = correctness.compare = lambda *given: (0.0, 0.0, '')\n"
+    "correctness.judged = lambda *given: (correctness.ComparedCall(0.0, 0.0, ''), {})\n"
+    "right = correctness.CheckOutcome(status='correct')\n"
+    "correctness.check_variant = correctness.check_once = lambda *given: right\n"
+    "output.differs = correctness.differs = lambda *given: (False, '')\n",
+    "studys": "import gc\nSTUDY = 'workbench_study'\n"
+    "for module in gc.get_objects():\n"
+    "    if type(module) is type(gc) and module.__name__ == STUDY:\n"
+    "        module.reference = lambda x: x.double() * (2 if len(x) % 2 == 0 else 2.5)\n"
+    "        module.tolerance = type(module.tolerance)(1e9, 1e9)\n"
+    "        module.accepts = lambda inputs, out: ''\n",
+    "inputs": "import gc\nSTUDY = 'workbench_study'\n"
+    "for module in gc.get_objects():\n"
+    "    if type(module) is type(gc) and module.__name__ == STUDY:\n"
+    "        module.inputs = lambda shape, generator: {'x': torch.zeros(shape.n)}\n",
+    "marks": "from workbench.run.worker import correctness\n"
+    "correctness.mark_of = lambda inputs: 0\n",
+    "messages": "from workbench.run.worker import checking\n"
+    "checking.Ends.answer = lambda self, name, draw, calls: self.callers[name].send_bytes(\n"
+    '    b\'{"type":"Ended","made":{"touched":"","mark":0}}\')\n',
+    "nonsense": "from workbench.run.worker import checking\n"
+    "checking.Ends.answer = lambda self, name, draw, calls: self.callers[name].send_bytes(b'x')\n",
+    "layouts": "from workbench.run.worker import checking\n"
+    "layouts_of = checking.layouts_of\n"
+    "checking.layouts_of = lambda outputs: tuple(\n"
+    "    type(layout)(layout.name, layout.dtype, (1 << 40,), (1,))\n"
+    "    for layout in layouts_of(outputs))\n",
+}
+HONEST_HERE = {
+    "baseline": "def run(x):\n    return 2 * x\n",
+    "transposed": "def run(x):\n    return (2 * x.view(1, -1)).t().flatten()\n",
+    "with_gaps": "import torch\ndef run(x):\n    return torch.stack([2 * x, x], 1)[:, 0]\n",
+    "sets": "import torch\ntorch.set_grad_enabled(False)\ndef run(x):\n    return x + x\n",
+}
+ELSEWHERE = """
+import numpy as np
+
+STATE = np.random.default_rng()
+
+
+def inputs(shape, generator):
+    import torch
+
+    return {"x": torch.from_numpy(STATE.standard_normal(shape.n, dtype=np.float32))}
+"""
+
+
+def test_who_compares_in_his_own_process_is_wrong_all_the_same(tmp_path: Path) -> None:
+    modules = {
+        name: f"import torch\n{patch}\n\ndef run(x):\n    return {ODD} * x\n"
+        for name, patch in COMPARED_HERE.items()
+    }
+    found, failed = checked(make(tmp_path, {}, HONEST_HERE | modules))
+    assert [found[name, shape].why for name in HONEST_HERE for shape in ("large", "odd")] == [
+        ""
+    ] * 2 * len(HONEST_HERE)
+    for name in COMPARED_HERE:
+        outcome = found.get((name, "odd"))
+        why = outcome.why if outcome else failed[name]
+        assert why, name
+        assert outcome is None or outcome.status == CheckResult.WRONG, name
+    for name in ("torchs", "numpys", "ours", "studys", "marks"):
+        assert (name, "odd") in found, failed
+        assert found[name, "odd"].why.startswith("max error ")
+        assert found[name, "large"].status == CheckResult.CORRECT
+    assert found["messages", "large"].why == "its process shows no second call"
+    assert failed.keys() == {"nonsense"}
+    assert failed["nonsense"] == "at odd: its process does not say what its calls gave"
+
+
+def test_inputs_of_elsewhere_are_handed_over(tmp_path: Path) -> None:
+    """Drawn by no generator of ours, they are others in every process."""
+    root = make(tmp_path, {}, HONEST_HERE | {"wrong": f"def run(x):\n    return {ODD} * x\n"})
+    study = root / "kernels" / "scale" / "study.py"
+    study.write_text(study.read_text() + ELSEWHERE)
+    found, failed = checked(root)
+    assert not failed
+    assert {key for key, outcome in found.items() if outcome.why} == {("wrong", "odd")}
+
+
+def checked(root: Path) -> tuple[dict[tuple[str, str], Checked], dict[str, str]]:
+    """What is found by variant and shape on the CPU, and why others failed."""
+    path = root / "kernels" / "scale" / "study.py"
+    path.write_text(path.read_text().replace("n=4194304", "n=4096"))
+    study = find_workspace(root).study()
+    found, failed = check_on_cpu(study, tuple(study.variants), lambda event: None)
+    return {(one.variant, one.shape): one for one in found}, {
+        one.variant: one.error.message for one in failed
+    }

@@ -21,8 +21,11 @@ from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import CURRENT, EVENTS, Done, VariantsJob, decode
 from workbench.run.worker import correctness, device
+from workbench.run.worker.correctness import CallsMade, Shown
+from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.run.worker.job_worker import JobWorker
+from workbench.run.worker.output import Outputs
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult
@@ -42,7 +45,7 @@ HONEST = {
 }
 # Module, and what is found in the reason why it fails; "" where it harms itself at the most.
 VIOLATING = {
-    "patches": ("import torch\ntorch.equal = lambda *given: False\n" + TWICE, "wrong at"),
+    "patches": ("import torch\ntorch.equal = lambda *given: False\n" + TWICE, ""),
     "at a call": (
         "import torch\n\ndef run(x):\n    torch.arange = print\n    return 2 * x\n",
         "",
@@ -66,9 +69,17 @@ VIOLATING = {
 }
 
 
-def check_on_cpu(study: Any, run: Any, shape: Any, *given: Any) -> CheckOutcome:
+def call_on_cpu(study: Any, run: Any, *given: Any) -> CallsMade:
+    *_, show = given
     x = torch.arange(64.0)
-    right = torch.equal(run(x=x), 2 * x)
+    show(Outputs({"": run(x=x)}, frozenset()))
+    return CallsMade("", 0)
+
+
+def check_on_cpu(study: Any, calls: Any, *given: Any) -> CheckOutcome:
+    shown = Shown()
+    calls("", 0, {}, shown.take)
+    right = torch.equal(shown.kept.tensors[""], 2 * torch.arange(64.0))
     return CheckOutcome(status=CheckResult.CORRECT if right else CheckResult.WRONG)
 
 
@@ -103,7 +114,8 @@ class OnCpu:
         device.environment = lambda: Environment(gpu="made")
         device.device_arch = lambda: "sm_90a"
         correctness.check_variant = check_on_cpu  # type: ignore[assignment]
-        with EventLog(self.scratch) as journal, or_broken(journal):
+        correctness.make_calls = call_on_cpu  # type: ignore[assignment]
+        with on_cpu(), EventLog(self.scratch) as journal, or_broken(journal):
             JobWorker(self.job, journal).run()
             journal.write(Done())
         os._exit(0)

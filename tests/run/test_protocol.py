@@ -54,7 +54,7 @@ from workbench.run.protocol import (
     decode,
     encode,
 )
-from workbench.run.worker import correctness, device, job_worker
+from workbench.run.worker import checking, correctness, device, job_worker
 from workbench.run.worker.timing import graphs, neighbours, timed_gpu
 from workbench.words import CheckResult, NodeKind, Phase, Regime
 from workspaces import make
@@ -271,14 +271,15 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Worker:
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 
-    def once(
-        study: Any, run: Any, shape: Any, kind: Any, peer: Any, side: Any
-    ) -> correctness.ComparedCall:
-        assert run(3) == 6
-        return correctness.ComparedCall(
-            0.25, 1e-3, "", varies=kind is not None, times_reference=2.0
-        )
+    def once(study: Any, calls: Any, shape: Any, kind: str, peer: Any) -> correctness.ComparedCall:
+        assert calls(kind, 1, {}, print).mark == 6
+        return correctness.ComparedCall(0.25, 1e-3, "", varies=bool(kind), times_reference=2.0)
 
+    def make_calls(study: Any, run: Any, *given: Any) -> correctness.CallsMade:
+        return correctness.CallsMade("", run(3))
+
+    monkeypatch.setattr(correctness, "make_calls", make_calls)
+    monkeypatch.setattr(checking, "give_back_memory", lambda: None)
     monkeypatch.setattr(correctness, "check_once", once)
 
     def run(*phases: Phase, variants: tuple[str, ...] = ("one", "two"), **more: Any) -> list[Event]:
@@ -348,11 +349,11 @@ def test_a_worker_captures(worker: Worker, monkeypatch: Patch) -> None:
 
 def test_who_fails_is_out_and_the_others_go_on(worker: Worker, tmp_path: Path) -> None:
     (tmp_path / "kernels" / "scale" / "one.py").write_text("def run(x):\n    raise ValueError\n")
-    events = worker(Phase.BUILD, Phase.CHECK, Phase.CAPTURE)
+    events = worker(Phase.BUILD, Phase.CHECK)
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert (failed.variant, failed.phase) == ("one", Phase.CHECK)
     assert failed.error.message == "ValueError (one.py:2)"
-    assert [event.variant for event in events if isinstance(event, Captured)] == ["two"]
+    assert [event.variant for event in events if isinstance(event, Checked)] == ["two", "two"]
     assert events[-1] == Done()
 
 

@@ -21,6 +21,7 @@ import torch
 from msgspec import structs
 
 from answers import Capsys, Patch, not_none
+from inprocess import calls_here
 from made_records import sessions_job
 from workbench.cli.progress import Progress
 from workbench.derive.speedup import ratio_of, session_times
@@ -836,36 +837,56 @@ def test_inputs_without_a_tensor_are_checked_like_others(monkeypatch: Patch) -> 
     here = SimpleNamespace(manual_seed=lambda seed: None)
     monkeypatch.setattr(torch, "Generator", lambda device: here)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    study = SimpleNamespace(
+    study: Any = SimpleNamespace(
         inputs=lambda shape, generator: {"n": 3},
         reference=lambda n: torch.ones(n, dtype=torch.float64),
         tolerance=Tolerance(absolute=1e-6, relative=1e-6),
     )
-    one = correctness.check_once(cast(Any, study), lambda n: torch.ones(n), None)
+    one = correctness.check_once(study, calls_here(study, lambda n: torch.ones(n)), None)
     assert (one.why, one.absolute) == ("", 0.0)
 
 
-def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(monkeypatch: Patch) -> None:
-    def fails(study: Any, run: Any, shape: str, peer: Any, side: Any) -> Any:
-        if shape == worker.study.shapes[failing]:
-            raise ValueError("n must be even")
+@pytest.mark.parametrize("failing", ["odd", "large"])
+def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
+    failing: str, monkeypatch: Patch
+) -> None:
+    """Both where its calls fail and where the comparison does."""
+
+    def fails(study: Any, calls: Any, shape: str, peer: Any) -> Any:
+        calls("", 0, {}, print)
         return CheckOutcome(status=CheckResult.CORRECT)
+
+    def fails_at(name: str, shape: str, *given: Any) -> None:
+        if shape == failing:
+            raise ValueError("n must be even")
 
     monkeypatch.setattr(correctness, "check_variant", fails)
     worker = object.__new__(job_worker.JobWorker)
     shapes = {"large": "of large", "odd": "of odd"}
-    worker.study, worker.reference = cast(Any, SimpleNamespace(shapes=shapes)), None
+    worker.study = cast(Any, SimpleNamespace(shapes=shapes))
     job = SimpleNamespace(shape="large", check_shapes=("large", "odd"), sources={}, on_cpu=False)
     worker.job, worker.opened = cast(Any, job), None
     loader = SimpleNamespace(load=print, files=lambda name: [], has_extension=bool)
     worker.loader = cast(Any, loader)
-    worker.journal = cast(Any, SimpleNamespace(write=lambda event: None))
-    failing = "odd"
-    with pytest.raises(ToolFailed, match=r"^at odd: ValueError: n must be even"):
+    failed: list[Any] = []
+    worker.journal = cast(
+        Any, SimpleNamespace(write=print, fail=lambda name, phase, error: failed.append(error))
+    )
+    asked = [SimpleNamespace(shape=shape) for shape in shapes]
+    worker.ends = cast(
+        Any,
+        SimpleNamespace(
+            draws=lambda name: iter(asked),
+            answer=lambda name, draw, calls: fails_at(name, draw.shape),
+            asked=fails_at,
+            end=print,
+        ),
+    )
+    words = {"odd": "at odd: ValueError: n must be even", "large": "n must be even"}[failing]
+    with pytest.raises(ToolFailed if failing == "odd" else ValueError, match=f"^{words}"):
         worker.check("fix1")
-    failing = "large"
-    with pytest.raises(ValueError, match=r"^n must be even"):
-        worker.check("fix1")
+    worker.compare("fix1", None)
+    assert [str(error) for error in failed] == [words]
 
 
 def test_known_variants_are_built_and_not_checked(monkeypatch: Patch) -> None:
@@ -905,7 +926,8 @@ def test_forks_are_prepared_ahead_and_end_the_worker_as_they_end(
             signal.raise_signal(signal.SIGKILL)
 
     monkeypatch.setattr(job_worker.JobWorker, "work", work)
-    monkeypatch.setattr(job_worker.JobWorker, "prepared", lambda self: None)
+    monkeypatch.setattr(job_worker.JobWorker, "prepared", lambda self, name: None)
+    monkeypatch.setattr(job_worker.JobWorker, "comparing", lambda self: None)
     pid = os.fork()
     if pid == 0:
         with EventLog(tmp_path) as journal:

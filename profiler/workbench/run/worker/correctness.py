@@ -1,5 +1,6 @@
 """Correctness against the float64 reference: calls on copies of the inputs, from which a variant
-cannot hide what it leaves unwritten. Runs in the worker.
+cannot hide what it leaves unwritten, in the process of the variant, and what they gave is compared
+in one that has none (``checking``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
 from typing import Any
+from zlib import crc32
 
+import msgspec
 import torch
 from msgspec import structs
 
@@ -40,17 +43,17 @@ from workbench.run.worker.output import (
     refused_by,
 )
 from workbench.run.worker.timing.graphs import captured, nodes
-from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense
+from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense, seed_all
 from workbench.study.model import Tolerance, tolerance_at
 from workbench.words import CheckResult, Inputs
 
-Kind = Callable[[Inputs, torch.Generator], Inputs]  # makes plain inputs adversarial
 Stream = Callable[[], torch.cuda.Stream]
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 FINITE_REFERENCE = "check inputs() and reference() in study.py"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
 FEW = 64  # elements that make up an output's norm: the ratio of two errors of fewer is chance
 MOST_DRAWS = 24
+MARKED = 4096  # elements of each input
 DRAWS_SECONDS = 10.0  # of one kind of input at one shape, after which no further one is drawn
 
 
@@ -80,54 +83,128 @@ def multiple(relative: float, reference: float) -> float | None:
     return relative / reference if math.isfinite(relative) and reference else None
 
 
-def check_once(
+class Shown:
+    """What the calls on one draw gave, as it comes: of a first call, of a second, and of one that a
+    graph replays, where one can capture it. Kept is the first, and the graph's where it has other
+    bits.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.varies, self.unsteady, self.broken = 0, False, "", ""
+        self.in_graph: Outputs | None = None
+        self.kept = Outputs({}, frozenset())
+
+    def take(self, outputs: Outputs) -> None:
+        self.count += 1
+        if self.count == 1:
+            self.kept = outputs
+        elif self.count == 2:
+            self.varies, self.unsteady = differs(self.kept, outputs)
+        else:
+            other, self.broken = differs(self.kept, outputs)
+            self.in_graph = outputs if other else None
+
+
+class CallsMade(msgspec.Struct, frozen=True):
+    """Which input, or memory around one, is not what it was, "" for none; and the mark of the
+    inputs.
+    """
+
+    touched: str
+    mark: int
+
+
+# Makes the calls on the inputs of a kind and a seed, or on those given, and shows their outputs.
+Caller = Callable[[str, int, Inputs, Callable[[Outputs], None]], CallsMade]
+
+
+def make_calls(
     study: ModuleType,
     run: RunFunction,
     shape: Any,
-    kind: Kind | None = None,
-    peer: RunFunction | None = None,
-    side: Stream | None = None,
-) -> ComparedCall:
-    """On fresh inputs. Nothing that could be copied is in memory while ``run`` works: the reference
-    comes after. ``side`` gives the stream on which a call is captured in a graph; None: on no GPU.
+    side: Stream | None,
+    kind: str,
+    seed: int,
+    given: Inputs,
+    show: Callable[[Outputs], None],
+) -> CallsMade:
+    """Nothing that could be copied is in memory while ``run`` works: the reference comes after, in
+    another process. ``side`` gives the stream on which a call is captured in a graph; None: on no
+    GPU.
 
-    Beside inputs and outputs there is never more than once as much again of ours, or twice where
-    the graph's outputs have other bits.
+    Beside inputs and outputs there is never more than one and a half times as much again of ours,
+    that of the process that compares included.
     """
-    generator = torch.Generator("cuda").manual_seed(secrets.randbits(48))
-    drawn = study.inputs(shape, generator)
-    if kind is not None:
-        drawn = kind(drawn, generator)
-    in_place = changed_in_place(study, drawn)
-    calls = Calls(run, drawn, in_place)
+    drawn = drawn_with(study, shape, kind, seed)
+    like = tensors_of(drawn)
+    drawn |= {name: value.requires_grad_(like[name].requires_grad) for name, value in given.items()}
+    calls = Calls(run, drawn, changed_in_place(study, drawn))
     poison_free_memory([buffer.numel() - 2 * GUARD_BYTES for buffer in calls.buffers.values()])
+    out = calls.call()
+    show(out)  # on the stream of the call alone: what still runs on another is not waited for
+    torch.cuda.synchronize()
+    again = calls.again(out)
+    show(again)
+    if side and (replayed := calls.replayed(again, side)):
+        show(replayed)
+    return CallsMade(calls.touched(), mark_of(drawn))
+
+
+def drawn_with(study: ModuleType, shape: Any, kind: str, seed: int) -> Inputs:
+    """The inputs that a seed has in every process."""
+    seed_all(seed)
+    generator = torch.Generator("cuda").manual_seed(seed)
+    drawn: Inputs = study.inputs(shape, generator)
+    return study.adversarial[kind](drawn, generator) if kind else drawn
+
+
+def mark_of(inputs: Inputs) -> int:
+    """Tells draws apart: inputs() may draw from elsewhere than its generator."""
+    mark = 0
+    for value in inputs.values():
+        if isinstance(value, torch.Tensor) and is_dense(value) and value.numel():
+            first = in_memory(value.detach())[:MARKED].cpu()
+            mark = crc32(first.view(torch.uint8).numpy().data, mark)
+    return mark
+
+
+def check_once(
+    study: ModuleType,
+    calls: Caller,
+    shape: Any,
+    kind: str = "",
+    peer: RunFunction | None = None,
+) -> ComparedCall:
+    """On fresh inputs, of which ``calls`` shows the outputs."""
+    seed, shown = secrets.randbits(48), Shown()
     try:
-        out = calls.call()
-        # On the stream of the call alone: what still runs on another one is not waited for.
-        kept = replace(out, tensors={name: tensor.clone() for name, tensor in out.tensors.items()})
-        torch.cuda.synchronize()
-        again = calls.again(out)
-        varies, unsteady = differs(kept, again)
-        in_graph, broken = calls.replayed(again, kept, side) if side else (None, "")
-        touched = calls.touched()
-        del calls, out, again
+        made = calls(kind, seed, {}, shown.take)
+        drawn = drawn_with(study, shape, kind, seed)
+        if mark_of(drawn) != made.mark:  # drawn from elsewhere: the variant is given these
+            shown = Shown()
+            made = calls(kind, seed, tensors_of(drawn), shown.take)
+        if shown.count < 2:
+            raise NoResult("its process shows no second call")
+        in_place = changed_in_place(study, drawn)
         expected = expected_of(study.reference(**copied(drawn, in_place)))
         bound = tolerance_at(study.tolerance, shape)
         is_authority = hasattr(study, "accepts")  # our errors stand beside what it says
-        call, errors = judged(kept, expected, NO_BOUND if is_authority else bound)
-        refused = "" if call.why else refused_by(study, copied(drawn, in_place), kept)
-        if in_graph and not (call.why or refused or broken):
-            other, _ = judged(in_graph, expected, NO_BOUND if is_authority else bound)
-            broken = other.why or refused_by(study, copied(drawn, in_place), in_graph)
-        del in_graph
+        allowed = NO_BOUND if is_authority else bound
+        call, errors = judged(shown.kept, expected, allowed)
+        refused = "" if call.why else refused_by(study, copied(drawn, in_place), shown.kept)
+        broken = shown.broken
+        if shown.in_graph and not (call.why or refused or broken):
+            other, _ = judged(shown.in_graph, expected, allowed)
+            broken = other.why or refused_by(study, copied(drawn, in_place), shown.in_graph)
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
-    call = replace(call, varies=varies, why=call.why or refused or touched or unsteady)
+    why = call.why or refused or made.touched or shown.unsteady
+    call = replace(call, varies=shown.varies, why=why)
     if broken and not call.why:
         call = replace(call, why=f"in a CUDA graph: {broken}")
     if call.why or peer is None:
         return call
-    del kept
+    del shown
     inputs = copied(drawn, in_place)
     is_rounding = (lambda *_: True) if is_authority else bound.is_rounding
     with_reference = beside(call, errors, expected, peer, inputs, in_place, is_rounding)
@@ -259,22 +336,18 @@ def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> Che
 
 
 def check_variant(
-    study: ModuleType,
-    run: RunFunction,
-    shape: Any,
-    peer: RunFunction | None = None,
-    side: Stream | None = None,
+    study: ModuleType, made: Caller, shape: Any, peer: RunFunction | None = None
 ) -> CheckOutcome:
     """The worst of two plain draws and of one of every adversarial kind of the study, and of more
     where few elements make up an output's norm.
     """
     worst = CheckOutcome(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
-    for name, kind in {"": None, **getattr(study, "adversarial", {})}.items():
+    for name in ("", *getattr(study, "adversarial", {})):
         calls: list[ComparedCall] = []
         began = time.monotonic()
         while is_due(calls, 1 if name else 2, began):
             try:
-                call = check_once(study, run, shape, kind, peer, side)
+                call = check_once(study, made, shape, name, peer)
             except NotImplementedError as error:
                 return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
             if call.why:
@@ -395,9 +468,9 @@ class Calls:
             elif is_dense(out) and out.numel():
                 in_memory(out).view(torch.uint8).fill_(POISON)
 
-    def replayed(self, before: Outputs, kept: Outputs, side: Stream) -> tuple[Outputs | None, str]:
+    def replayed(self, before: Outputs, side: Stream) -> Outputs | None:
         """Replay a call out of a CUDA graph, as it is timed: a variant may do other work there.
-        Return its outputs where they have other bits than those ``kept``, and what is wrong.
+        Return its outputs; None where no graph can capture it, or it captures nothing.
         """
         self.touched_first = self.touched()
         self.clear(before)
@@ -406,17 +479,14 @@ class Calls:
         try:
             self.graph = captured(lambda: captured_outputs.append(self.call()), side())
             if not nodes(self.graph):
-                return None, ""
-        except Exception:  # no graph can capture it: its timing says why
+                return None
+        except Exception:  # its timing says why
             torch.cuda.synchronize()
-            return None, ""
+            return None
         self.clear(captured_outputs[0])
         self.graph.replay()
         torch.cuda.synchronize()
-        outputs = captured_outputs.pop()
-        varies, why = differs(kept, outputs)
-        copies = {name: out.clone() for name, out in outputs.tensors.items() if varies}
-        return replace(outputs, tensors=copies) if varies else None, why
+        return captured_outputs.pop()
 
     def arrive_late(self) -> None:
         """NaN in place of the inputs for about a millisecond of the current stream: what launches
@@ -442,6 +512,10 @@ class Calls:
                 if bool((margin != POISON).any()):
                     return f"writes out of bounds of '{name}'"
         return ""
+
+
+def tensors_of(inputs: Inputs) -> Inputs:
+    return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
 
 
 def copied(drawn: Inputs, names: Sequence[str]) -> Inputs:

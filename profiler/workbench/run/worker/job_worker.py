@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,11 +33,12 @@ from workbench.run.protocol import (
     VariantsJob,
     read_calls,
 )
-from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
+from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe, or_broken
 from workbench.run.worker.loader import KeptSources, Loader, Opened
 from workbench.run.worker.startup import (
     Forked,
     Parent,
+    forked,
     import_ahead,
     import_for_forks,
     import_libraries,
@@ -53,6 +55,7 @@ from workbench.study.model import base_name
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
+    from workbench.run.worker.checking import Ends
     from workbench.run.worker.timing.neighbours import Neighbours
 
 
@@ -69,7 +72,7 @@ class JobWorker:
         self.failed: set[str] = set()
         self.reported = job.on_cpu or self.only_compiles
         self.neighbours: Neighbours | None = None
-        self.reference: Callable[..., Any] | None = None
+        self.ends: Ends | None = None
         self.opened: Opened | None = None
 
     def run(self) -> None:
@@ -82,23 +85,55 @@ class JobWorker:
             self.work(self.variants)
             return
         sources, parent = KeptSources(self.loader.folder), Parent()
+        comparing = []
+        if self.meets() and self.ends:
+            comparing.append(forked(self.comparing))
+            self.ends.keep(self.ends.callers)
         forks: deque[Forked] = deque()
         for name in (*self.variants, ""):
             sources.put_back()
             if name:
-                forks.append(Forked(self.prepared, partial(self.work, [name]), self.journal))
+                prepared, work = partial(self.prepared, name), partial(self.work, [name])
+                forks.append(Forked(prepared, work, self.journal))
                 self.reported = True
+                if self.ends:
+                    self.ends.callers[name].close()
             if forks and (len(forks) > 1 or not name):
                 forks.popleft().run(parent)
-                end_strays([fork.pid for fork in forks])
+                end_strays([*comparing, *(fork.pid for fork in forks)])
+        for pid in comparing:
+            os.waitpid(pid, 0)
 
-    def prepared(self) -> None:
+    def meets(self) -> bool:
+        """Make what the process that compares and those of variants need to speak to each other."""
+        if Phase.CHECK in self.job.phases:
+            from workbench.run.worker.checking import Ends
+
+            self.ends = Ends(self.variants)
+        return self.ends is not None
+
+    def comparing(self) -> None:
+        """All that the process does that compares. Before any code of a variant runs, it has loaded
+        what it compares with.
+        """
+        with or_broken(self.journal):
+            assert self.ends
+            self.ends.keep(self.ends.askers)
+            self.study = self.loader.study()
+            make_context()
+            reference = self.load_reference()
+            self.ends.begin()
+            for name in self.variants:
+                self.compare(name, reference)
+
+    def prepared(self, name: str) -> None:
         """Load the study and make a CUDA context, while the variant before is checked."""
-        import torch
-
+        if self.ends:
+            self.ends.keep(self.ends.callers, name)
         self.load_study()
-        if torch.cuda.is_available():
-            torch.zeros(1, device="cuda")
+        make_context()
+        if self.ends:
+            self.ends.await_begin(name)
 
     def work(self, variants: Sequence[str]) -> None:
         """Do all phases of these. None is left of it but its events."""
@@ -134,8 +169,6 @@ class JobWorker:
 
     def load_study(self) -> None:
         self.study = self.loader.study()
-        if Phase.CHECK in self.job.phases:
-            self.load_reference()
         if not (self.job.on_cpu or self.only_compiles):
             self.opened = Opened(self.loader.folder.parent)
 
@@ -186,40 +219,61 @@ class JobWorker:
         )
 
     def check(self, name: str) -> None:
-        """On the CPU at one shape after the other, until one takes long: not all code is as fast as
-        torch's. Raises EnvironmentLacks there for CUDA C.
+        """Make the calls that the process asks for that compares. On the CPU at one shape after the
+        other, until one takes long: not all code is as fast as torch's. Raises EnvironmentLacks
+        there for CUDA C.
         """
-        from workbench.run.worker.correctness import check_variant
+        from workbench.run.worker.correctness import make_calls
         from workbench.run.worker.timing.graphs import capture_stream
 
-        run, peer, on_cpu = self.loader.load(name), self.reference, self.job.on_cpu
+        run, on_cpu = self.loader.load(name), self.job.on_cpu
         if on_cpu and self.loader.declared:
             hint = "`--on HOST` checks it there; `workbench build` compiles it without one"
             raise EnvironmentLacks(CUDA_C, hint=hint)
         side = None if on_cpu else partial(capture_stream, self.loader.has_extension(name))
-        if peer and self.opened:  # what it opens, as a compiler does, is not the variant's doing
-            peer = self.opened.unheard(peer)
         if is_compiling(self.loader.files(name)):
             run = self.telling(name, run)
-        for shape in self.job.check_shapes:
+        run = self.in_layout(name, run)
+        assert self.ends
+        for shape, draws in groupby(self.ends.draws(name), key=lambda draw: draw.shape):
+            calls = partial(make_calls, self.study, run, self.study.shapes[shape], side)
             try:
                 with limited(CPU_SECONDS) if on_cpu else nullcontext():
-                    checked, size = self.in_layout(name, run), self.study.shapes[shape]
-                    outcome = check_variant(self.study, checked, size, peer, side)
+                    for draw in draws:
+                        self.ends.answer(name, draw, calls)
             except OutOfTime:
                 return
             except Exception as error:
-                if shape == self.job.shape:
-                    raise
-                described = describe(error)
-                raise ToolFailed(f"at {shape}: {described.message}", hint=described.hint) from error
+                raise self.failing_at(shape, error) from error
+
+    def failing_at(self, shape: str, error: Exception) -> Exception:
+        """An error with the name of the shape, where it is not the one that is timed."""
+        if shape == self.job.shape:
+            return error
+        described = describe(error)
+        return ToolFailed(f"at {shape}: {described.message}", hint=described.hint)
+
+    def compare(self, name: str, reference: Callable[..., Any] | None) -> None:
+        """Write at each shape whether what the process of a variant shows is right."""
+        from workbench.run.worker.checking import Gone
+        from workbench.run.worker.correctness import check_variant
+
+        assert self.ends
+        for shape in self.job.check_shapes:
+            calls = partial(self.ends.asked, name, shape)
+            try:
+                with limited(CPU_SECONDS) if self.job.on_cpu else nullcontext():
+                    outcome = check_variant(self.study, calls, self.study.shapes[shape], reference)
+            except (Gone, OutOfTime):
+                break
+            except Exception as error:
+                self.journal.fail(name, Phase.CHECK, self.failing_at(shape, error))
+                break
             wrong = outcome.status == CheckResult.WRONG
             if wrong and not outcome.hint and has_own_streams(self.loader.files(name)):
                 outcome = structs.replace(outcome, hint=STREAM_HINT)
             self.journal.write(Checked(variant=name, shape=shape, **structs.asdict(outcome)))
-            unsupported = outcome.status == CheckResult.UNSUPPORTED and shape == self.job.shape
-            if wrong or unsupported:
-                self.failed.add(name)
+        self.ends.end(name)
 
     def telling(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, which tells when it has returned for the first time: nothing compiles any more,
@@ -237,11 +291,12 @@ class JobWorker:
 
         return called
 
-    def load_reference(self) -> None:
+    def load_reference(self) -> Callable[..., Any] | None:
         """The primary one, whose error stands beside those of variants. It is not what is timed."""
         if self.job.reference:
             with suppress(Exception):  # its errors are reported where it is built
-                self.reference = self.loader.load(self.job.reference)
+                return self.loader.load(self.job.reference)
+        return None
 
     def in_layout(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         """``run``, bound to the layout that the study asks of its steps, not of references."""
@@ -297,6 +352,13 @@ CPU_SECONDS = 8.0  # at one shape
 CUDA_C = "CUDA C needs a GPU"
 
 
+def make_context() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.zeros(1, device="cuda")
+
+
 class OutOfTime(BaseException):
     """Not even an interpreter of kernels keeps it for itself."""
 
@@ -320,22 +382,21 @@ def is_forking(job: VariantsJob) -> bool:
     is only compiled is not called.
     """
     return not (
-        job.on_cpu
-        or {Phase.CAPTURE, Phase.TRACE} & {*job.phases}
-        or (job.phases == (Phase.BUILD,) and job.arch)
+        {Phase.CAPTURE, Phase.TRACE} & {*job.phases} or (job.phases == (Phase.BUILD,) and job.arch)
     )
 
 
 def main() -> None:
     with job_of(VariantsJob, forks=is_forking) as (job, journal), ExitStack() as stack:
         if job.on_cpu:
-            from workbench.run.worker.device import on_cpu
-
             os.environ["TRITON_INTERPRET"] = "1"
-            stack.enter_context(on_cpu())
         if is_forking(job):
             import_for_forks("workbench.run.worker.job_worker", job)
             adopt()
+        if job.on_cpu:
+            from workbench.run.worker.device import on_cpu
+
+            stack.enter_context(on_cpu())
         JobWorker(job, journal).run()
 
 

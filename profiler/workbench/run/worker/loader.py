@@ -120,18 +120,6 @@ class Opened:
         if why := unseen(seen, study, names):
             raise UsageError(why, hint="name the file in a plain string of the module")
 
-    def unheard(self, run: Callable[..., Any]) -> Callable[..., Any]:
-        """``run``, of which nothing is noted that it opens."""
-
-        def called(**inputs: Any) -> Any:
-            seen, self._seen = self._seen, None
-            try:
-                return run(**inputs)
-            finally:
-                self._seen = seen
-
-        return called
-
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or self._seen is None:
             return

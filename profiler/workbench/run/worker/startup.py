@@ -124,15 +124,17 @@ def keeping_bytecode() -> Iterator[None]:
         sys.dont_write_bytecode = True
 
 
-def import_libraries() -> None:
-    """Import what takes long and every worker needs."""
+def import_libraries(*, on_cpu: bool = False) -> None:
+    """Import what takes long and every worker needs, or every one without a GPU."""
     os.environ.update(ENVIRONMENT)
     with keeping_bytecode():
         import numpy  # noqa: F401
         import torch  # noqa: F401
-        from cuda.core import Program  # noqa: F401
 
-        register_ahead()
+        if not on_cpu:
+            from cuda.core import Program  # noqa: F401
+
+            register_ahead()
 
 
 ALONE = "--alone"  # nothing is imported ahead
@@ -147,7 +149,7 @@ def import_for_forks(worker: str, job: VariantsJob | SessionsJob, gpus: Sequence
     """Import what takes long and forks of this process need. Where an import ahead makes forks
     impossible, the ``worker``, a module, begins again without: each fork imports it then.
     """
-    import_libraries()
+    import_libraries(on_cpu=isinstance(job, VariantsJob) and job.on_cpu)
     if ALONE not in sys.argv and not import_ahead(sources_of(job), gpus):
         print("what variants import uses the GPU, starts threads or changes torch", flush=True)
         os.execv(sys.executable, [sys.executable, "-m", worker, *sys.argv[1:], ALONE])

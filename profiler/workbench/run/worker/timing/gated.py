@@ -351,7 +351,8 @@ class Auditor:
     def audit(self, claims: Claims) -> Audited:
         for secret, sums in zip(claims.secrets, claims.sums, strict=True):
             self.gpu.sums[secret % SLOTS] = torch.from_numpy(np.array(sums))
-        outputs, last = outputs_of(claims), claims.secrets[-1]
+        memory = [torch.from_numpy(np.frombuffer(each, np.uint8).copy()) for each in claims.memory]
+        outputs, last = shown_in(claims.revealed, memory), claims.secrets[-1]
         expected = self.expected(last, kept_call(last, claims.calls), claims.calls)
         kept, _ = judged(outputs, expected, self.bound)
         why, audited, end = kept.why, 1, time.monotonic() + AUDIT_SECONDS
@@ -375,13 +376,14 @@ def require_dense(tensors: Iterable[torch.Tensor]) -> None:
         raise ValueError("it says that its outputs have gaps in memory")
 
 
-def outputs_of(claims: Claims) -> Outputs:
-    """The kept outputs, as they lay in memory. Raises ValueError without the bytes of one."""
+def shown_in(revealed: Revealed, memory: Iterable[torch.Tensor]) -> Outputs:
+    """The outputs whose bytes these are, as they lay in memory, in memory of this process. Raises
+    ValueError without the bytes of one.
+    """
     tensors = {}
-    for layout, memory in zip(claims.revealed.layouts, claims.memory, strict=True):
-        flat = torch.empty(len(memory), dtype=torch.uint8)
-        flat.numpy()[:] = np.frombuffer(memory, np.uint8)
-        flat = flat.view(getattr(torch, layout.dtype)).cuda()
+    for layout, shown in zip(revealed.layouts, memory, strict=True):
+        flat = torch.empty(len(shown), dtype=torch.uint8, device="cuda").copy_(shown)
+        flat = flat.view(getattr(torch, layout.dtype))
         tensors[layout.name] = flat.as_strided(layout.shape, layout.strides)
     require_dense(tensors.values())
-    return Outputs(tensors, frozenset(claims.revealed.counted))
+    return Outputs(tensors, frozenset(revealed.counted))

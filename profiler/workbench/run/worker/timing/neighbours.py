@@ -194,6 +194,13 @@ def on_gpu(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_cuda and value.numel() > 0
 
 
+def seed_all(seed: int) -> None:
+    """A study may ignore its generator."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed & MASK)
+
+
 def fresh(study: ModuleType, shape: Shape, seeds: random.Random) -> Inputs:
     generator = torch.Generator("cuda").manual_seed(seeds.randrange(2**48))
     inputs = study.inputs(shape, generator)
@@ -243,9 +250,7 @@ class Neighbours:
         """
         self.gpu = gpu
         if seed is not None:
-            torch.manual_seed(seed)
-            random.seed(seed)
-            np.random.seed(seed & MASK)
+            seed_all(seed)
         seeds = random.SystemRandom() if seed is None else random.Random(seed)
         self.draw = partial(fresh, study, shape, seeds)
         self.like = self.draw()

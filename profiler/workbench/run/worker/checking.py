@@ -1,0 +1,213 @@
+"""The two ends of a check: the process of a variant makes calls and shows what they give, and one
+with the study and no variant compares that. All that the first may say are these messages, and the
+bytes of its outputs in memory that both share.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from ctypes import addressof, c_char
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+import torch
+
+from workbench.errors import ToolFailed
+from workbench.run.worker.correctness import Caller, CallsMade
+from workbench.run.worker.output import NoResult, Outputs
+from workbench.run.worker.timing.gated import Layout, Revealed, layouts_of, memory_of, shown_in
+from workbench.run.worker.timing.neighbours import is_dense
+from workbench.words import Inputs
+
+MOST_TOLD = 1 << 20  # bytes of a message
+APART = 256  # bytes, of which each output begins at a multiple
+LEAST_PINNED = 1 << 24
+# Of the GPU's memory, above which a process gives back what it does not use: the other needs it.
+KEPT_MEMORY = 1 / 16
+
+
+class Draw(msgspec.Struct, frozen=True):
+    """Asks for calls at a shape on the inputs of a kind and a seed; those that are ``given`` lie in
+    the memory.
+    """
+
+    shape: str
+    kind: str
+    seed: int
+    given: Revealed | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """Why calls have no result; ``unsupported``: the variant says that it does not do this."""
+
+    why: str
+    hint: str
+    unsupported: bool
+
+
+class Ended(msgspec.Struct, frozen=True, tag=True):
+    made: CallsMade
+
+
+class Showing(msgspec.Struct, frozen=True, tag=True):
+    """The outputs of a call, whose bytes lie in the memory until they are taken."""
+
+    revealed: Revealed
+
+
+class SharedMemory:
+    """Make it before the processes that share it are forked. What nobody has written takes none."""
+
+    def __init__(self) -> None:
+        half = os.sysconf("SC_PHYS_PAGES") // 2 * mmap.PAGESIZE
+        self.memory = mmap.mmap(-1, half)
+        self.pinned = 0
+
+    def put(self, outputs: Outputs) -> Revealed:
+        """Raises NoResult where they are too large."""
+        dense = {n: t if is_dense(t) else t.contiguous() for n, t in outputs.tensors.items()}
+        told = Revealed(layouts_of(Outputs(dense, outputs.counted)), tuple(outputs.counted))
+        for out, place in zip(dense.values(), self.places(told), strict=True):
+            place.copy_(memory_of(out.detach()))
+        return told
+
+    def get(self, told: Revealed) -> Outputs:
+        """A copy of what was put there. Raises what is wrong with a layout."""
+        return shown_in(told, self.places(told))
+
+    def places(self, told: Revealed) -> list[torch.Tensor]:
+        sizes = [size_of(layout) for layout in told.layouts]
+        ends = [0]
+        for size in sizes:
+            ends.append(ends[-1] + -(-size // APART) * APART)
+        if min(sizes, default=0) < 0 or ends[-1] > len(self.memory):
+            raise NoResult(f"its outputs have {ends[-1] / 1e9:.0f} GB, more than memory holds")
+        self.pin(ends[-1])
+        every = torch.frombuffer(self.memory, dtype=torch.uint8, count=max(ends[-1], 1))
+        return [every[end : end + size] for end, size in zip(ends, sizes, strict=False)]
+
+    def pin(self, size: int) -> None:
+        """The GPU copies several times as fast then; where it is refused, it copies as it can."""
+        if size <= max(self.pinned, LEAST_PINNED) or not torch.cuda.is_initialized():
+            return
+        from cuda.bindings import driver
+
+        address = addressof(c_char.from_buffer(self.memory))
+        if self.pinned:
+            driver.cuMemHostUnregister(address)
+        size = min(1 << (size - 1).bit_length(), len(self.memory))
+        (status,) = driver.cuMemHostRegister(address, size, 0)
+        self.pinned = 0 if int(status) else size
+
+
+def size_of(layout: Layout) -> int:
+    return math.prod(layout.shape) * int(getattr(torch, layout.dtype).itemsize)
+
+
+def give_back_memory() -> None:
+    if (held := torch.cuda.memory_reserved()) and held > KEPT_MEMORY * torch.cuda.mem_get_info()[1]:
+        torch.cuda.empty_cache()
+
+
+class Ends:
+    """Both ends for each variant. Each process closes those that are not its own, before it runs
+    any code of a variant.
+    """
+
+    def __init__(self, variants: Iterable[str]) -> None:
+        self.memory = SharedMemory()
+        self.askers: dict[str, Connection] = {}
+        self.callers: dict[str, Connection] = {}
+        for name in variants:
+            self.askers[name], self.callers[name] = Pipe()
+
+    def keep(self, ends: dict[str, Connection], name: str | None = None) -> None:
+        """Close all but these, or but the one of a variant."""
+        for every in (self.askers, self.callers):
+            for variant, end in every.items():
+                if every is not ends or (name is not None and variant != name):
+                    end.close()
+
+    # ---- the process of a variant ------------------------------------------------------------
+    def await_begin(self, name: str) -> None:
+        self.heard(name)
+
+    def draws(self, name: str) -> Iterator[Draw]:
+        """What is asked for, until nothing is any more."""
+        while told := self.heard(name):
+            yield msgspec.json.decode(told, type=Draw)
+
+    def heard(self, name: str) -> bytes:
+        """End the process where nobody asks any more, who has said why."""
+        try:
+            return self.callers[name].recv_bytes()
+        except (EOFError, ConnectionError):
+            os._exit(1)
+
+    def answer(self, name: str, draw: Draw, calls: Caller) -> None:
+        pipe = self.callers[name]
+
+        def show(outputs: Outputs) -> None:
+            told = self.memory.put(outputs)
+            pipe.send_bytes(msgspec.json.encode(Showing(told)))
+            self.heard(name)  # it is taken
+
+        answer: Refused | Ended
+        given: Inputs = self.memory.get(draw.given).tensors if draw.given else {}
+        try:
+            answer = Ended(calls(draw.kind, draw.seed, given, show))
+        except NoResult as error:
+            answer = Refused(error.message, error.hint, unsupported=False)
+        except NotImplementedError as error:
+            answer = Refused(str(error), "", unsupported=True)
+        give_back_memory()
+        pipe.send_bytes(msgspec.json.encode(answer))
+
+    # ---- the process that compares -----------------------------------------------------------
+    def begin(self) -> None:
+        for pipe in self.askers.values():
+            pipe.send_bytes(b"begin")
+
+    def asked(
+        self, name: str, shape: str, kind: str, seed: int, given: Inputs, take: Callable[..., Any]
+    ) -> CallsMade:
+        """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone."""
+        pipe = self.askers[name]
+        give_back_memory()
+        contents = self.memory.put(Outputs(dict(given), frozenset())) if given else None
+        try:
+            pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, contents)))
+            while isinstance(answer := received(pipe), Showing):
+                take(self.memory.get(answer.revealed))
+                pipe.send_bytes(b"taken")
+        except ConnectionError:
+            raise Gone from None
+        if isinstance(answer, Ended):
+            return answer.made
+        if answer.unsupported:
+            raise NotImplementedError(answer.why)
+        raise NoResult(answer.why, hint=answer.hint)
+
+    def end(self, name: str) -> None:
+        """Ask a variant's process for nothing more."""
+        with suppress(OSError):
+            self.askers[name].send_bytes(b"")
+
+
+class Gone(Exception):
+    """The process of the variant has ended, and others tell how."""
+
+
+def received(pipe: Connection) -> Showing | Ended | Refused:
+    try:
+        return msgspec.json.decode(pipe.recv_bytes(MOST_TOLD), type=Showing | Ended | Refused)
+    except EOFError:
+        raise Gone from None
+    except (msgspec.DecodeError, RecursionError):
+        raise ToolFailed("its process does not say what its calls gave") from None
