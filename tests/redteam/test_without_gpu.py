@@ -381,10 +381,10 @@ COMPARED_HERE = {
     "marks": "from workbench.run.worker import correctness\n"
     "correctness.mark_of = lambda inputs: 0\n",
     "messages": "from workbench.run.worker import checking\n"
-    "checking.Ends.answer = lambda self, name, draw, calls: self.callers[name].send_bytes(\n"
+    "checking.CheckPipes.answer = lambda self, name, *given: self.callers[name].send_bytes(\n"
     '    b\'{"type":"Ended","made":{"touched":"","mark":0}}\')\n',
     "nonsense": "from workbench.run.worker import checking\n"
-    "checking.Ends.answer = lambda self, name, draw, calls: self.callers[name].send_bytes(b'x')\n",
+    "checking.CheckPipes.answer = lambda self, name, *given: self.callers[name].send_bytes(b'x')\n",
     "layouts": "from workbench.run.worker import checking\n"
     "layouts_of = checking.layouts_of\n"
     "checking.layouts_of = lambda outputs: tuple(\n"

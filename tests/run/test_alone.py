@@ -21,7 +21,7 @@ from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import CURRENT, EVENTS, Done, VariantsJob, decode
 from workbench.run.worker import correctness, device
-from workbench.run.worker.correctness import CallsMade, Shown
+from workbench.run.worker.correctness import CallsMade, ShownCalls
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.run.worker.job_worker import JobWorker
@@ -77,7 +77,7 @@ def call_on_cpu(study: Any, run: Any, *given: Any) -> CallsMade:
 
 
 def check_on_cpu(study: Any, calls: Any, *given: Any) -> CheckOutcome:
-    shown = Shown()
+    shown = ShownCalls()
     calls("", 0, {}, shown.take)
     right = torch.equal(shown.kept.tensors[""], 2 * torch.arange(64.0))
     return CheckOutcome(status=CheckResult.CORRECT if right else CheckResult.WRONG)

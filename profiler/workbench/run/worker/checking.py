@@ -28,6 +28,7 @@ from workbench.words import Inputs
 MOST_TOLD = 1 << 20  # bytes of a message
 APART = 256  # bytes, of which each output begins at a multiple
 LEAST_PINNED = 1 << 24
+PARTS = (2, 8, 64)  # of the machine's memory, of which the first that can be had is shared
 # Of the GPU's memory, above which a process gives back what it does not use: the other needs it.
 KEPT_MEMORY = 1 / 16
 
@@ -43,7 +44,7 @@ class Draw(msgspec.Struct, frozen=True):
     given: Revealed | None = None
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class CallsRefused(msgspec.Struct, frozen=True, tag=True):
     """Why calls have no result; ``unsupported``: the variant says that it does not do this."""
 
     why: str
@@ -65,8 +66,11 @@ class SharedMemory:
     """Make it before the processes that share it are forked. What nobody has written takes none."""
 
     def __init__(self) -> None:
-        half = os.sysconf("SC_PHYS_PAGES") // 2 * mmap.PAGESIZE
-        self.memory = mmap.mmap(-1, half)
+        pages = os.sysconf("SC_PHYS_PAGES")
+        for part in PARTS:
+            with suppress(OSError):  # a machine may promise no more than it has
+                self.memory = mmap.mmap(-1, pages // part * mmap.PAGESIZE)
+                break
         self.pinned = 0
 
     def put(self, outputs: Outputs) -> Revealed:
@@ -115,7 +119,7 @@ def give_back_memory() -> None:
         torch.cuda.empty_cache()
 
 
-class Ends:
+class CheckPipes:
     """Both ends for each variant. Each process closes those that are not its own, before it runs
     any code of a variant.
     """
@@ -158,14 +162,14 @@ class Ends:
             pipe.send_bytes(msgspec.json.encode(Showing(told)))
             self.heard(name)  # it is taken
 
-        answer: Refused | Ended
+        answer: CallsRefused | Ended
         given: Inputs = self.memory.get(draw.given).tensors if draw.given else {}
         try:
             answer = Ended(calls(draw.kind, draw.seed, given, show))
         except NoResult as error:
-            answer = Refused(error.message, error.hint, unsupported=False)
+            answer = CallsRefused(error.message, error.hint, unsupported=False)
         except NotImplementedError as error:
-            answer = Refused(str(error), "", unsupported=True)
+            answer = CallsRefused(str(error), "", unsupported=True)
         give_back_memory()
         pipe.send_bytes(msgspec.json.encode(answer))
 
@@ -204,9 +208,9 @@ class Gone(Exception):
     """The process of the variant has ended, and others tell how."""
 
 
-def received(pipe: Connection) -> Showing | Ended | Refused:
+def received(pipe: Connection) -> Showing | Ended | CallsRefused:
     try:
-        return msgspec.json.decode(pipe.recv_bytes(MOST_TOLD), type=Showing | Ended | Refused)
+        return msgspec.json.decode(pipe.recv_bytes(MOST_TOLD), type=Showing | Ended | CallsRefused)
     except EOFError:
         raise Gone from None
     except (msgspec.DecodeError, RecursionError):

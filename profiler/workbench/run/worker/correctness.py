@@ -83,10 +83,10 @@ def multiple(relative: float, reference: float) -> float | None:
     return relative / reference if math.isfinite(relative) and reference else None
 
 
-class Shown:
-    """What the calls on one draw gave, as it comes: of a first call, of a second, and of one that a
-    graph replays, where one can capture it. Kept is the first, and the graph's where it has other
-    bits.
+class ShownCalls:
+    """The outputs of the calls on one draw as they come: of a first call, of a second, and of one
+    that a graph replays, where one can capture it. Kept are the first, and the graph's where they
+    have other bits.
     """
 
     def __init__(self) -> None:
@@ -106,8 +106,8 @@ class Shown:
 
 
 class CallsMade(msgspec.Struct, frozen=True):
-    """Which input, or memory around one, is not what it was, "" for none; and the mark of the
-    inputs.
+    """The input, or the memory around one, that is not what it was, "" for none; and the mark of
+    all inputs.
     """
 
     touched: str
@@ -176,12 +176,12 @@ def check_once(
     peer: RunFunction | None = None,
 ) -> ComparedCall:
     """On fresh inputs, of which ``calls`` shows the outputs."""
-    seed, shown = secrets.randbits(48), Shown()
+    seed, shown = secrets.randbits(48), ShownCalls()
     try:
         made = calls(kind, seed, {}, shown.take)
         drawn = drawn_with(study, shape, kind, seed)
         if mark_of(drawn) != made.mark:  # drawn from elsewhere: the variant is given these
-            shown = Shown()
+            shown = ShownCalls()
             made = calls(kind, seed, tensors_of(drawn), shown.take)
         if shown.count < 2:
             raise NoResult("its process shows no second call")

@@ -55,7 +55,7 @@ from workbench.study.model import base_name
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
-    from workbench.run.worker.checking import Ends
+    from workbench.run.worker.checking import CheckPipes
     from workbench.run.worker.timing.neighbours import Neighbours
 
 
@@ -72,7 +72,7 @@ class JobWorker:
         self.failed: set[str] = set()
         self.reported = job.on_cpu or self.only_compiles
         self.neighbours: Neighbours | None = None
-        self.ends: Ends | None = None
+        self.ends: CheckPipes | None = None
         self.opened: Opened | None = None
 
     def run(self) -> None:
@@ -107,9 +107,9 @@ class JobWorker:
     def meets(self) -> bool:
         """Make what the process that compares and those of variants need to speak to each other."""
         if Phase.CHECK in self.job.phases:
-            from workbench.run.worker.checking import Ends
+            from workbench.run.worker.checking import CheckPipes
 
-            self.ends = Ends(self.variants)
+            self.ends = CheckPipes(self.variants)
         return self.ends is not None
 
     def comparing(self) -> None:
