@@ -69,17 +69,17 @@ VIOLATING = {
 }
 
 
-def call_on_cpu(study: Any, run: Any, *given: Any) -> CallsMade:
+def call_on_cpu(study: Any, run: Any, shape: Any, *given: Any) -> CallsMade:
     *_, show = given
-    x = torch.arange(64.0)
+    x = torch.arange(64.0 - shape.n % 2)
     show(Outputs({"": run(x=x)}, frozenset()))
     return CallsMade("", 0)
 
 
-def check_on_cpu(study: Any, calls: Any, *given: Any) -> CheckOutcome:
+def check_on_cpu(study: Any, calls: Any, shape: Any, *given: Any) -> CheckOutcome:
     shown = ShownCalls()
     calls("", 0, {}, shown.take)
-    right = torch.equal(shown.kept.tensors[""], 2 * torch.arange(64.0))
+    right = torch.equal(shown.kept.tensors[""], 2 * torch.arange(64.0 - shape.n % 2))
     return CheckOutcome(status=CheckResult.CORRECT if right else CheckResult.WRONG)
 
 
@@ -165,3 +165,16 @@ def test_what_five_variants_change_reaches_no_honest_one(
         assert bool(told) == bool(why) or kind == "at a call", (kind, why)
     assert {*result.failures} <= {*bad}
     assert {name: checked(folder, name) for name in HONEST} == dict.fromkeys(HONEST, RIGHT)
+
+
+DIES = "import os\n\ndef run(x):\n    os._exit(3) if len(x) % 2 else None\n    return 2 * x\n"
+
+
+def test_who_ends_its_process_costs_no_other_its_check(tmp_path: Path, monkeypatch: Patch) -> None:
+    """Nor the process that compares: what it had found by then counts."""
+    modules = {"baseline": TWICE, "dies": DIES, "joins": HONEST["joins"]}
+    result, folder, jobs = measured(tmp_path, monkeypatch, modules)
+    assert jobs == [(*modules,), ("joins",)]
+    assert result.failures == {"dies": "crashed its process (check, exit 3)"}
+    assert checked(folder, "dies") == {"large": "crashed"}
+    assert [checked(folder, name) for name in ("baseline", "joins")] == [RIGHT] * 2

@@ -139,9 +139,6 @@ class CheckPipes:
                     end.close()
 
     # ---- the process of a variant ------------------------------------------------------------
-    def await_begin(self, name: str) -> None:
-        self.heard(name)
-
     def draws(self, name: str) -> Iterator[Draw]:
         """What is asked for, until nothing is any more."""
         while told := self.heard(name):

@@ -133,7 +133,7 @@ class JobWorker:
         self.load_study()
         make_context()
         if self.ends:
-            self.ends.await_begin(name)
+            self.ends.heard(name)  # that all is loaded
 
     def work(self, variants: Sequence[str]) -> None:
         """Do all phases of these. None is left of it but its events."""
@@ -390,6 +390,7 @@ def main() -> None:
     with job_of(VariantsJob, forks=is_forking) as (job, journal), ExitStack() as stack:
         if job.on_cpu:
             os.environ["TRITON_INTERPRET"] = "1"
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # two processes take turns
         if is_forking(job):
             import_for_forks("workbench.run.worker.job_worker", job)
             adopt()
