@@ -42,6 +42,7 @@ from workbench.run import machine, process
 from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import compiler_environment
 from workbench.run.protocol import ErrorText, TrialJob
+from workbench.run.worker import correctness
 from workbench.run.worker.correctness import Calls
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.loader import Loader
@@ -596,6 +597,27 @@ def test_a_write_past_an_output_is_found(monkeypatch: Patch) -> None:
         calls = Calls(lambda **given: call(run, given), {"x": torch.ones(8), "out": empty}, ())
         calls.call()
     assert calls.touched() == "writes out of bounds of 'out'"
+
+
+def test_outputs_of_a_capture_that_failed_are_not_looked_at(monkeypatch: Patch) -> None:
+    """A solve() that waits for the GPU was wrong: "writes out of bounds"."""
+    empty = Empty((8,), (1,), torch.float32, torch.device("cpu"))
+
+    def run(x: Any, out: Any) -> Any:
+        return out.copy_(x)
+
+    def captured(work: Any, side: Any) -> Any:
+        work()
+        calls.written[-1][1].zero_()  # what a capture fills, it fills at a replay
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(correctness, "captured", captured)
+    with on_cpu():
+        drawn = {"x": torch.ones(8), "out": empty}
+        calls = Calls(lambda **inputs: call(run, inputs), drawn, ())
+        assert calls.replayed(calls.call(), object) is None  # type: ignore[arg-type]
+    assert calls.touched() == ""
 
 
 def test_times_are_shown_before_ncu_is_blamed(monkeypatch: Patch) -> None:

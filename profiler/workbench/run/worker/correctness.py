@@ -476,12 +476,14 @@ class Calls:
         self.clear(before)
         before.tensors.clear()
         captured_outputs: list[Outputs] = []
+        begun = len(self.written)
         try:
             self.graph = captured(lambda: captured_outputs.append(self.call()), side())
             if not nodes(self.graph):
                 return None
         except Exception:  # its timing says why
             torch.cuda.synchronize()
+            del self.written[begun:]  # nothing has ever filled these
             return None
         self.clear(captured_outputs[0])
         self.graph.replay()
