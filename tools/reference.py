@@ -321,7 +321,7 @@ VERBS: Mapping[str, Sequence[str | Mapping[str, str]]] = {
     "advise": ["AdviceAnswer", "ReportAnswer"],
     "build": [{"study": "str", "builds": "list[VariantBuild]"}],
     "check": ["CheckedStudy"],
-    "diff": ["PairAnswer", "ReportPair"],
+    "diff": ["PairAnswer", "ReportPair", "MachineCode"],
     "doctor": [{"rows": "list[Any]", "works": "dict[str, bool]", "conclusion": "str"}],
     "gate": ["Gated"],
     "init": ["NewWorkspace", {"folder": "str", "written": "list[str]"}],

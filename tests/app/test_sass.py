@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from answers import Capsys, Patch
+from answers import Capsys, Patch, json_of, published
 from app.test_gate import MODULE
 from git_repository import repository
 from workbench.app.kernel_code import code_of_binaries, kept_cubins
@@ -82,8 +82,7 @@ def test_cubins_on_the_command_line(cubin: Cubin, capsys: Capsys) -> None:
     assert "1 with another constant" in text
     assert "+ " in text
     assert "warps ran" not in text  # nothing was counted
-    assert main(["diff", *files, "--brief"]) == 0
-    (kernel,) = json.loads(capsys.readouterr().out)["kernels"]
+    (kernel,) = json_of(capsys, "diff", *files, "--brief")["kernels"]
     assert (kernel["same"], kernel["summary"], kernel["counts"]["constant"]) == (False, "", 1)
 
 
@@ -112,8 +111,8 @@ def test_a_cut_cubin_and_a_missing_tool(
 
 def test_variants_by_their_captures(capsys: Capsys) -> None:
     where = ("--study", "transpose", "--project", str(FIXTURE))
-    assert main(["diff", "baseline", "tiled", "--sass", *where, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json_of(capsys, "diff", "baseline", "tiled", "--sass", *where)
+    published("diff", short=False).validate(told)
     (kernel,) = told["kernels"]
     assert "captures at" in told["origin"]
     counted = [kind for kind in kernel["kinds"] if kind["executed_after"]]

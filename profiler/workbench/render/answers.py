@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from workbench.derive.code_diff import CodeChange, CodeRow, KindCount
 from workbench.derive.figures import Figure
 from workbench.derive.matching import LaunchGroup, PairGroup
 from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDiff
@@ -456,6 +457,30 @@ class ReportPair(msgspec.Struct, frozen=True, kw_only=True):
     kernels: list[KernelPair]
     only_before: tuple[Launch, ...]
     only_after: tuple[Launch, ...]
+
+
+class CodeKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel's machine code on both sides; ``changed`` are the rows that are not the same."""
+
+    kernel: str
+    same: bool
+    instructions_before: int
+    instructions_after: int
+    summary: str
+    counts: Mapping[CodeChange, int]
+    kinds: Sequence[KindCount] | msgspec.UnsetType = msgspec.UNSET
+    changed: Sequence[CodeRow] | msgspec.UnsetType = msgspec.UNSET
+
+
+class MachineCode(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``diff --sass``."""
+
+    before: str
+    after: str
+    origin: str
+    kernels: list[CodeKernel]
+    only_before: tuple[str, ...]
+    only_after: tuple[str, ...]
 
 
 class FigurePair(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
+import msgspec
+
 from workbench.app.kernel_code import MachineCodeResult
 from workbench.app.outcomes import PairResult, ReportPairResult
 from workbench.app.show import read_pair
@@ -217,21 +219,21 @@ def _lines(row: CodeRow, width: int | None) -> Iterator[Pieces]:
             yield [(head, "dim"), (clip(f"{sign} {printable(cost.sass)}", room), STYLES[sign])]
 
 
-def code_data(result: MachineCodeResult) -> dict[str, object]:
+def code_data(result: MachineCodeResult) -> answers.MachineCode:
     kernels = [
-        {**_short(diff), "kinds": diff.kinds, "changed": diff.changed.rows}
+        msgspec.structs.replace(_short(diff), kinds=diff.kinds, changed=diff.changed.rows)
         for diff in result.kernels
     ]
-    return {**vars(result), "kernels": kernels}
+    return answers.answer(answers.MachineCode, result, kernels=kernels)
 
 
-def _short(diff: CodeDiff) -> dict[str, object]:
+def _short(diff: CodeDiff) -> answers.CodeKernel:
     before, after = diff.numbers
-    return {
-        "kernel": diff.kernel,
-        "same": diff.is_same,
-        "instructions_before": sum(before.values()),
-        "instructions_after": sum(after.values()),
-        "summary": summary(before, after),
-        "counts": diff.counts,
-    }
+    return answers.CodeKernel(
+        kernel=diff.kernel,
+        same=diff.is_same,
+        instructions_before=sum(before.values()),
+        instructions_after=sum(after.values()),
+        summary=summary(before, after),
+        counts=diff.counts,
+    )
