@@ -90,6 +90,7 @@ PARSED = (
     *("doctor --json", "doctor --brief", "bisect fix11", "ablate --study att"),
     *("build 'fix2[warps=2|4]'", "build fix2", "workbench profile -- ", "{stem}.ncu-rep"),
     *("profile --timeline", "profile --keep", "--keep mine", "--study mine", "gate --env"),
+    "workbench try built.so",
 )
 PYTHON = {  # the first line of a block, and the test that runs it; all are compiled here
     "with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):": "test_front_ends.py",
