@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -23,7 +24,8 @@ from workbench.problems import given
 from workbench.problems.given import exact
 from workbench.problems.problem import Problem
 from workbench.run import memory_faults, side_jobs
-from workbench.run.protocol import Learned, TrialJob
+from workbench.run.process import WorkerEnd
+from workbench.run.protocol import Broken, ErrorText, Learned, TrialJob
 from workbench.study.workspace import find_workspace
 
 Tried = Callable[[Problem], Learned]
@@ -238,22 +240,48 @@ def test_a_kernel_of_helion_is_refused_before_it_is_tuned(tmp_path: Path) -> Non
 
 # Illegal addresses.
 
+FOUND = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at {at}
+=========     by thread (0,0,0) in block (1,0,0)
+"""
 SANITIZER = """#!/bin/bash
 [ -n "$CUDA_LAUNCH_BLOCKING" ] || exit 9
-echo "========= COMPUTE-SANITIZER"
-echo "========= Invalid __global__ write of size 4 bytes"
-echo "=========     at {at}"
-echo "=========     by thread (0,0,0) in block (1,0,0)"
+echo "{found}"
 while [ "$1" != python3 ]; do shift; done
 exec "$@"
 """
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
+AT = "oob(float *, int)+0x70 in /workbench/kernels/x/a.cu:5"
+
+
+def oob(study: str) -> TrialJob:
+    return TrialJob(
+        study=study, shapes=("given",), baseline="baseline", called="mine.py:double",
+        references=(), device="cpu",
+    )  # fmt: skip
+
+
+def test_a_call_with_an_illegal_address_is_repeated_by_the_sanitizer(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    tool = tmp_path / "compute-sanitizer"
+    tool.write_text(SANITIZER.format(found=FOUND.format(at=AT)))
+    tool.chmod(0o755)
+    monkeypatch.setattr(memory_faults, "find_sanitizer", lambda: str(tool))
+    text = f"def double(x):\n    return x\n\n\ndef inputs():\n    raise RuntimeError({ILLEGAL!r})\n"
+    found = problem(file(tmp_path, text), versus="torch.add(x, x)")
+    write(found, tmp_path / "made")
+    study = find_workspace(tmp_path / "made").study(found.name)
+    with pytest.raises(WorkbenchError) as error:
+        side_jobs.try_once(study, oob(study.name))
+    assert "oob(float *, int) (a.cu:5)" in error.value.message
+    assert "compute-sanitizer" in error.value.hint
 
 
 @pytest.mark.parametrize(
     ("at", "said"),
     [
-        ("oob(float *, int)+0x70 in /workbench/kernels/x/a.cu:5", "oob(float *, int) (a.cu:5)"),
         ("oob(float *):0x160 in a.cu:6", "in oob(float *) (a.cu:6)"),
         ("oob(float *)+0x70", "4 bytes in oob(float *)"),
         ("", ILLEGAL),
@@ -262,19 +290,11 @@ ILLEGAL = "CUDA error: an illegal memory access was encountered"
 def test_the_line_of_an_illegal_address_is_named(
     at: str, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    tool = tmp_path / "compute-sanitizer"
-    tool.write_text(SANITIZER.format(at=at))
-    tool.chmod(0o755)
-    monkeypatch.setattr(memory_faults, "find_sanitizer", lambda: str(tool) if at else "")
-    text = f"def double(x):\n    return x\n\n\ndef inputs():\n    raise RuntimeError({ILLEGAL!r})\n"
-    found = problem(file(tmp_path, text), versus="torch.add(x, x)")
-    write(found, tmp_path / "made")
-    study = find_workspace(tmp_path / "made").study(found.name)
-    job = TrialJob(
-        study=study.name, shapes=("given",), baseline="baseline", called="mine.py:double",
-        references=(), device="cpu",
-    )  # fmt: skip
-    with pytest.raises(WorkbenchError) as error:
-        side_jobs.try_once(study, job)
-    assert said in error.value.message
-    assert "compute-sanitizer" in error.value.hint
+    first = WorkerEnd([Broken(error=ErrorText(kind="", message=ILLEGAL))], 1)
+    again = replace(first, log=FOUND.format(at=at) if at else "")
+    worker = SimpleNamespace(watch=lambda *limits: again)
+    monkeypatch.setattr(memory_faults, "Worker", lambda *given: worker)
+    monkeypatch.setattr(memory_faults, "find_sanitizer", lambda: "a tool" if at else "")
+    (broken,) = memory_faults.located(tmp_path, oob("mine"), first).of(Broken)
+    assert said in broken.error.message
+    assert "compute-sanitizer" in broken.error.hint
