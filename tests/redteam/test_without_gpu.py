@@ -385,6 +385,11 @@ COMPARED_HERE = {
     '    b\'{"type":"Ended","made":{"touched":"","mark":0}}\')\n',
     "nonsense": "from workbench.run.worker import checking\n"
     "checking.CheckPipes.answer = lambda self, name, *given: self.callers[name].send_bytes(b'x')\n",
+    "gaps": "from workbench.run.worker import checking\n"
+    "layouts_of = checking.layouts_of\n"
+    "checking.layouts_of = lambda outputs: tuple(\n"
+    "    type(layout)(layout.name, layout.dtype, layout.shape, (0,))\n"
+    "    for layout in layouts_of(outputs))\n",
     "layouts": "from workbench.run.worker import checking\n"
     "layouts_of = checking.layouts_of\n"
     "checking.layouts_of = lambda outputs: tuple(\n"
@@ -429,7 +434,8 @@ def test_who_compares_in_his_own_process_is_wrong_all_the_same(tmp_path: Path) -
         assert found[name, "odd"].why.startswith("max error ")
         assert found[name, "large"].status == CheckResult.CORRECT
     assert found["messages", "large"].why == "its process shows no second call"
-    assert failed.keys() == {"nonsense"}
+    assert failed.keys() == {"nonsense", "gaps"}
+    assert failed["gaps"] == "at odd: ValueError: it says that its outputs have gaps in memory"
     assert failed["nonsense"] == "at odd: its process does not say what its calls gave"
 
 

@@ -157,7 +157,8 @@ class CheckPipes:
         def show(outputs: Outputs) -> None:
             told = self.memory.put(outputs)
             pipe.send_bytes(msgspec.json.encode(Showing(told)))
-            self.heard(name)  # it is taken
+            if not self.heard(name):  # it could not be taken
+                raise Unasked
 
         answer: CallsRefused | Ended
         given: Inputs = self.memory.get(draw.given).tensors if draw.given else {}
@@ -185,7 +186,11 @@ class CheckPipes:
         try:
             pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, contents)))
             while isinstance(answer := received(pipe), Showing):
-                take(self.memory.get(answer.revealed))
+                try:
+                    take(self.memory.get(answer.revealed))
+                except Exception:
+                    self.end(name)  # what it would show next is nobody's answer
+                    raise
                 pipe.send_bytes(b"taken")
         except ConnectionError:
             raise Gone from None
@@ -199,6 +204,10 @@ class CheckPipes:
         """Ask a variant's process for nothing more."""
         with suppress(OSError):
             self.askers[name].send_bytes(b"")
+
+
+class Unasked(Exception):
+    """Nobody takes what the process of a variant shows: its check has failed."""
 
 
 class Gone(Exception):
