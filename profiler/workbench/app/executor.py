@@ -44,7 +44,7 @@ class Reporter:
         return nullcontext(lambda event: None)
 
     def waiting(self, what: str) -> AbstractContextManager[None]:
-        """Inside, the user is told that ``what`` goes on."""
+        """Tell the user now and then that ``what`` goes on, until the block ends."""
         return nullcontext()
 
 

@@ -34,14 +34,14 @@ KEPT_MEMORY = 1 / 16
 
 
 class Draw(msgspec.Struct, frozen=True):
-    """Asks for calls at a shape on the inputs of a kind and a seed; those that are ``given`` lie in
-    the memory.
+    """Asks for calls at a shape on the inputs of a kind and a seed; those that are ``handed`` over
+    lie in the memory.
     """
 
     shape: str
     kind: str
     seed: int
-    given: Revealed | None = None
+    handed: Revealed | None = None
 
 
 class CallsRefused(msgspec.Struct, frozen=True, tag=True):
@@ -161,9 +161,9 @@ class CheckPipes:
                 raise Unasked
 
         answer: CallsRefused | Ended
-        given: Inputs = self.memory.get(draw.given).tensors if draw.given else {}
+        handed: Inputs = self.memory.get(draw.handed).tensors if draw.handed else {}
         try:
-            answer = Ended(calls(draw.kind, draw.seed, given, show))
+            answer = Ended(calls(draw.kind, draw.seed, handed, show))
         except NoResult as error:
             answer = CallsRefused(error.message, error.hint, unsupported=False)
         except NotImplementedError as error:
@@ -177,12 +177,12 @@ class CheckPipes:
             pipe.send_bytes(b"begin")
 
     def asked(
-        self, name: str, shape: str, kind: str, seed: int, given: Inputs, take: Callable[..., Any]
+        self, name: str, shape: str, kind: str, seed: int, handed: Inputs, take: Callable[..., Any]
     ) -> CallsMade:
         """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone."""
         pipe = self.askers[name]
         give_back_memory()
-        contents = self.memory.put(Outputs(dict(given), frozenset())) if given else None
+        contents = self.memory.put(Outputs(dict(handed), frozenset())) if handed else None
         try:
             pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, contents)))
             while isinstance(answer := received(pipe), Showing):

@@ -114,7 +114,7 @@ class CallsMade(msgspec.Struct, frozen=True):
     mark: int
 
 
-# Makes the calls on the inputs of a kind and a seed, or on those given, and shows their outputs.
+# Calls on the inputs of a kind and a seed, or on those handed over, whose outputs it shows.
 Caller = Callable[[str, int, Inputs, Callable[[Outputs], None]], CallsMade]
 
 
@@ -125,7 +125,7 @@ def make_calls(
     side: Stream | None,
     kind: str,
     seed: int,
-    given: Inputs,
+    handed: Inputs,
     show: Callable[[Outputs], None],
 ) -> CallsMade:
     """Nothing that could be copied is in memory while ``run`` works: the reference comes after, in
@@ -137,7 +137,9 @@ def make_calls(
     """
     drawn = drawn_with(study, shape, kind, seed)
     like = tensors_of(drawn)
-    drawn |= {name: value.requires_grad_(like[name].requires_grad) for name, value in given.items()}
+    drawn |= {
+        name: value.requires_grad_(like[name].requires_grad) for name, value in handed.items()
+    }
     calls = Calls(run, drawn, changed_in_place(study, drawn))
     poison_free_memory([buffer.numel() - 2 * GUARD_BYTES for buffer in calls.buffers.values()])
     out = calls.call()
