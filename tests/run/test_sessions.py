@@ -10,7 +10,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from time import perf_counter, sleep
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -48,7 +50,7 @@ from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive, register_ahead, wait_for_turn
-from workbench.run.worker.timing import instances, rounds, session, timed_gpu
+from workbench.run.worker.timing import graphs, instances, rounds, session, timed_gpu
 from workbench.run.worker.timing.instances import Instance, NotTimed
 from workbench.run.worker.timing.neighbours import (
     GUARD_BYTES,
@@ -206,13 +208,22 @@ def test_a_session_warms_up_shortly_after_one_without_power_limit(
 @pytest.mark.parametrize("cool", [True, False])
 def test_long_calls_warm_up_for_a_second(cool: bool, monkeypatch: Patch) -> None:
     now = iter(float(n) / 100 for n in range(10_000))
-    monkeypatch.setattr("time.monotonic", lambda: next(now))
+    monkeypatch.setattr(session, "monotonic", lambda: next(now))
     clock: list[float] = []
     rounds = SimpleNamespace(run=lambda number: clock.append(1.0), clock=clock)
     timing = timing_of(2, instances=[SimpleNamespace(each=100.0)], cool=cool)
     timing.warm_up(rounds)
     took = next(now)
     assert took < 0.5 if cool else took > session.POWER_SECONDS
+
+
+def test_a_clock_that_stands_still_ends_no_session_late(monkeypatch: Patch) -> None:
+    monkeypatch.setattr("time.monotonic", lambda: 0.0)
+    began = perf_counter()
+    clock: list[float] = []
+    rounds = SimpleNamespace(run=lambda number: (sleep(0.01), clock.append(1.0)), clock=clock)
+    timing_of(2, instances=[SimpleNamespace(each=1.0)]).warm_up(rounds)
+    assert perf_counter() - began < session.LONGEST_WARM_UP_SECONDS
 
 
 def test_who_fails_is_in_no_later_session(serve: Serve) -> None:
@@ -763,6 +774,29 @@ def test_no_variant_fails_for_want_of_memory_for_another_instance(
     assert (timing.build(["a", "b"]), timing.out) == (made, out)
     assert len(timing.instances) == room
     assert all("fewer variants at once" in in_users_words(e, "time").hint for e in errors)
+
+
+def test_after_a_broken_capture_torch_draws_on(monkeypatch: Patch) -> None:
+    """Otherwise: "Offset increment outside graph capture encountered unexpectedly"."""
+
+    class Broken:
+        def __init__(self, keep_graph: bool) -> None: ...
+
+        def capture_begin(self, pool: None) -> None: ...
+
+        def capture_end(self) -> None:
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    drawing: list[str] = []
+    generator = SimpleNamespace(clone_state=lambda: "new", graphsafe_set_state=drawing.append)
+    monkeypatch.setattr(torch.cuda, "default_generators", (generator,))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Broken)
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    side: Any = None
+    with pytest.raises(RuntimeError, match="previous error"):
+        graphs.captured(lambda: None, side)
+    assert drawing == ["new"]
 
 
 def test_graphs_of_an_instance_share_memory_and_fail_for_want_of_it(monkeypatch: Patch) -> None:

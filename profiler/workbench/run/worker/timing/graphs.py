@@ -37,13 +37,20 @@ def captured(
         graph.capture_begin(pool=beside.pool() if beside else None)
         try:
             work()
+            graph.capture_end()
         except BaseException:
             with suppress(RuntimeError):  # what it says is only that the capture was broken
                 graph.capture_end()
+            draw_as_before()
             raise
-        graph.capture_end()
     graph.instantiate()
     return graph
+
+
+def draw_as_before() -> None:
+    """Let torch draw on the GPU after a broken capture: its generators take it to go on still."""
+    for generator in torch.cuda.default_generators:
+        generator.graphsafe_set_state(generator.clone_state())
 
 
 def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> Call | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+from time import monotonic
 
 import numpy as np
 import torch
@@ -101,13 +101,13 @@ class Rounds:
             Replayed(instance, Regime.CHAINED, 0),
             self.columns[instance, Regime.ALONE],
         )
-        first, began = 1 if self.instances[instance].is_slow else FIRST_REPLAYS, time.monotonic()
+        first, began = 1 if self.instances[instance].is_slow else FIRST_REPLAYS, monotonic()
         self.queue([replayed] * first, window=True)
         self.finish()
-        seconds_each = (time.monotonic() - began) / first
+        seconds_each = (monotonic() - began) / first
         replays = max(1, min(MOST_REPLAYS, round(WINDOW_SECONDS / seconds_each)))
         end = began + LONGEST_ALONE_SECONDS
-        while not is_settled(column.microseconds[1:]) and time.monotonic() < end:
+        while not is_settled(column.microseconds[1:]) and monotonic() < end:
             self.queue([replayed] * replays, window=True)
         self.finish()
 

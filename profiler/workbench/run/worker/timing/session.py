@@ -6,9 +6,9 @@ A round is every graph of every instance once, in a new random order, the GPU ne
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from time import monotonic  # not of the module: with a variant's clock it would never end
 from types import ModuleType
 
 import torch
@@ -167,15 +167,15 @@ class TimingProcess:
         call_microseconds = median(one.each for one in self.instances)
         long = call_microseconds > LONG_MICROSECONDS and not self.cool
         least = POWER_SECONDS if long else SHORT_WARM_UP_SECONDS
-        began = time.monotonic()
+        began = monotonic()
         before = 0.0
-        while (passed := time.monotonic() - began) < LONGEST_WARM_UP_SECONDS:
+        while (passed := monotonic() - began) < LONGEST_WARM_UP_SECONDS:
             rounds.clock.clear()
-            stretch = time.monotonic() + (STRETCH_SECONDS if long else SHORT_WARM_UP_SECONDS)
+            stretch = monotonic() + (STRETCH_SECONDS if long else SHORT_WARM_UP_SECONDS)
             while True:
                 for number in WARM_UP_ROUNDS:
                     rounds.run(number)
-                if time.monotonic() > stretch:
+                if monotonic() > stretch:
                     break
             now = sum(rounds.clock) / len(rounds.clock) if rounds.clock else 0.0
             if passed >= least and abs(now - before) < STEADY_WITHIN * now:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import monotonic, sleep
 from typing import Any, TypeVar
 
 import numpy as np
@@ -108,12 +108,12 @@ class TimedGpu:
         """Wait for an event. If that takes seconds, ``tell`` gets the number of the replay that the
         GPU is at, each time it has changed: a GPU that hangs reports no more.
         """
-        look, last_seen, copied = time.monotonic() + REPORT_SECONDS, -1, None
+        look, last_seen, copied = monotonic() + REPORT_SECONDS, -1, None
         while not done.query():
-            time.sleep(POLL_SECONDS)
-            if time.monotonic() < look or (copied is not None and not copied.query()):
+            sleep(POLL_SECONDS)
+            if monotonic() < look or (copied is not None and not copied.query()):
                 continue
-            look = time.monotonic() + REPORT_SECONDS
+            look = monotonic() + REPORT_SECONDS
             if copied is not None and int(self.seen) > last_seen:
                 last_seen = int(self.seen)
                 tell(last_seen)
