@@ -51,7 +51,7 @@ from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive, register_ahead, wait_for_turn
 from workbench.run.worker.timing import graphs, instances, rounds, session, timed_gpu
-from workbench.run.worker.timing.instances import Instance, NotTimed
+from workbench.run.worker.timing.instances import Instance, NotCaptured, NotTimed
 from workbench.run.worker.timing.neighbours import (
     GUARD_BYTES,
     factors,
@@ -221,7 +221,12 @@ def test_a_clock_that_stands_still_ends_no_session_late(monkeypatch: Patch) -> N
     monkeypatch.setattr("time.monotonic", lambda: 0.0)
     began = perf_counter()
     clock: list[float] = []
-    rounds = SimpleNamespace(run=lambda number: (sleep(0.01), clock.append(1.0)), clock=clock)
+
+    def run(number: int) -> None:
+        sleep(0.01)
+        clock.append(1.0)
+
+    rounds = SimpleNamespace(run=run, clock=clock)
     timing_of(2, instances=[SimpleNamespace(each=1.0)]).warm_up(rounds)
     assert perf_counter() - began < session.LONGEST_WARM_UP_SECONDS
 
@@ -812,6 +817,25 @@ def test_graphs_of_an_instance_share_memory_and_fail_for_want_of_it(monkeypatch:
 
     with pytest.raises(torch.cuda.OutOfMemoryError):
         made.captured(large)
+
+
+@pytest.mark.parametrize(
+    ("why", "raised"),
+    [("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: ...", NotCaptured), ("no such file", OSError)],
+)
+def test_a_launch_that_a_capture_does_not_take_is_timed_in_a_stream(
+    why: str, raised: type[Exception], monkeypatch: Patch
+) -> None:
+    """Errors of cuda.core are no RuntimeError."""
+    made: Any = object.__new__(Instance)
+    made.unchecked, made.graphs, made.side = False, {}, None
+    monkeypatch.setattr(instances, "captured", lambda work, side, beside: work())
+
+    def launch() -> None:
+        raise OSError(why)
+
+    with pytest.raises(raised):
+        made.captured(launch)
 
 
 def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> None:

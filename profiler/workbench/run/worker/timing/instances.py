@@ -39,6 +39,7 @@ LONG_CALL = 500.0  # microseconds, above graph_microseconds: from here on a grap
 SLOW_CALL = 5000.0  # from here on one instance in two rounds, or a session would take minutes
 TRIAL_CALLS = 4  # that tell how many fill a graph
 STREAMED_CALLS = 4  # at a time, of what no graph can capture: queued while AHEAD_CYCLES pass
+BROKEN_CAPTURE = "STREAM_CAPTURE"  # in the error of a launch by cuda.core, which is no RuntimeError
 UNJOINED = "unjoined"  # in CUDA's message: work on another stream, which nobody waits for
 # The GPU waits so long, 2 ms at 1.98 GHz, while the host queues calls in a stream. Otherwise it
 # would wait for Python between them.
@@ -246,8 +247,10 @@ class Instance:
             return captured(work, self.side, None if isinstance(first, Streamed) else first)
         except torch.cuda.OutOfMemoryError:
             raise
-        except RuntimeError as error:
+        except Exception as error:
             what = str(error).strip().partition("\n")[0]
+            if not isinstance(error, RuntimeError) and BROKEN_CAPTURE not in what:
+                raise
             kind = NotTimed if UNJOINED in what else NotCaptured
             raise kind(
                 f"cannot be captured in a CUDA graph: {what}",
