@@ -84,12 +84,12 @@ def calls_here(study: Any, run: Callable[..., Any], shape: Any = None, side: Any
     """What the process of a variant does in a check, for the one that compares: both are this."""
     from workbench.run.worker.correctness import make_calls
 
-    def calls(kind: str, seed: int, given: Any, take: Callable[[Any], None]) -> Any:
+    def calls(kind: str, seed: int, given: Any, alone: bool, take: Callable[[Any], None]) -> Any:
         def show(outputs: Any) -> None:
             tensors = {name: tensor.clone() for name, tensor in outputs.tensors.items()}
             take(replace(outputs, tensors=tensors))
 
-        return make_calls(study, run, shape, side, kind, seed, given, show)
+        return make_calls(study, run, shape, side, kind, seed, given, alone, show)
 
     return calls
 

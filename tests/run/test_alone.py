@@ -78,7 +78,7 @@ def call_on_cpu(study: Any, run: Any, shape: Any, *given: Any) -> CallsMade:
 
 def check_on_cpu(study: Any, calls: Any, shape: Any, *given: Any) -> CheckOutcome:
     shown = ShownCalls()
-    calls("", 0, {}, shown.take)
+    calls("", 0, {}, False, shown.take)
     right = torch.equal(shown.kept.tensors[""], 2 * torch.arange(64.0 - shape.n % 2))
     return CheckOutcome(status=CheckResult.CORRECT if right else CheckResult.WRONG)
 

@@ -271,8 +271,10 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Worker:
     for name in ("synchronize", "nvtx.range_push", "nvtx.range_pop"):
         monkeypatch.setattr(f"torch.cuda.{name}", lambda *given: None)
 
-    def once(study: Any, calls: Any, shape: Any, kind: str, peer: Any) -> correctness.ComparedCall:
-        assert calls(kind, 1, {}, print).mark == 6
+    def once(
+        study: Any, calls: Any, shape: Any, kind: str, peer: Any, alone: bool
+    ) -> correctness.ComparedCall:
+        assert calls(kind, 1, {}, alone, print).mark == 6
         return correctness.ComparedCall(0.25, 1e-3, "", varies=bool(kind), times_reference=2.0)
 
     def make_calls(study: Any, run: Any, *given: Any) -> correctness.CallsMade:

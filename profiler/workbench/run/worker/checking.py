@@ -35,12 +35,13 @@ KEPT_MEMORY = 1 / 16
 
 class Draw(msgspec.Struct, frozen=True):
     """Asks for calls at a shape on the inputs of a kind and a seed; those that are ``handed`` over
-    lie in the memory.
+    lie in the memory. ``alone``: for one call, and no more.
     """
 
     shape: str
     kind: str
     seed: int
+    alone: bool
     handed: Revealed | None = None
 
 
@@ -163,7 +164,7 @@ class CheckPipes:
         answer: CallsRefused | Ended
         handed: Inputs = self.memory.get(draw.handed).tensors if draw.handed else {}
         try:
-            answer = Ended(calls(draw.kind, draw.seed, handed, show))
+            answer = Ended(calls(draw.kind, draw.seed, handed, draw.alone, show))
         except NoResult as error:
             answer = CallsRefused(error.message, error.hint, unsupported=False)
         except NotImplementedError as error:
@@ -177,14 +178,21 @@ class CheckPipes:
             pipe.send_bytes(b"begin")
 
     def asked(
-        self, name: str, shape: str, kind: str, seed: int, handed: Inputs, take: Callable[..., Any]
+        self,
+        name: str,
+        shape: str,
+        kind: str,
+        seed: int,
+        handed: Inputs,
+        alone: bool,
+        take: Callable[..., Any],
     ) -> CallsMade:
         """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone."""
         pipe = self.askers[name]
         give_back_memory()
         contents = self.memory.put(Outputs(dict(handed), frozenset())) if handed else None
         try:
-            pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, contents)))
+            pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, alone, contents)))
             while isinstance(answer := received(pipe), Showing):
                 try:
                     take(self.memory.get(answer.revealed))

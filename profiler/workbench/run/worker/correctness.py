@@ -114,8 +114,9 @@ class CallsMade(msgspec.Struct, frozen=True):
     mark: int
 
 
-# Calls on the inputs of a kind and a seed, or on those handed over, whose outputs it shows.
-Caller = Callable[[str, int, Inputs, Callable[[Outputs], None]], CallsMade]
+# Calls on the inputs of a kind and a seed, or on those handed over, whose outputs it shows: one
+# alone, or all.
+Caller = Callable[[str, int, Inputs, bool, Callable[[Outputs], None]], CallsMade]
 
 
 def make_calls(
@@ -126,11 +127,12 @@ def make_calls(
     kind: str,
     seed: int,
     handed: Inputs,
+    alone: bool,
     show: Callable[[Outputs], None],
 ) -> CallsMade:
     """Nothing that could be copied is in memory while ``run`` works: the reference comes after, in
     another process. ``side`` gives the stream on which a call is captured in a graph; None: on no
-    GPU.
+    GPU. ``alone``: after one call there is no second, nor one in a graph.
 
     Beside inputs and outputs there is never more than one and a half times as much again of ours,
     that of the process that compares included.
@@ -145,10 +147,11 @@ def make_calls(
     out = calls.call()
     show(out)  # on the stream of the call alone: what still runs on another is not waited for
     torch.cuda.synchronize()
-    again = calls.again(out)
-    show(again)
-    if side and (replayed := calls.replayed(again, side)):
-        show(replayed)
+    if not alone:
+        again = calls.again(out)
+        show(again)
+        if side and (replayed := calls.replayed(again, side)):
+            show(replayed)
     return CallsMade(calls.touched(), mark_of(drawn))
 
 
@@ -176,16 +179,18 @@ def check_once(
     shape: Any,
     kind: str = "",
     peer: RunFunction | None = None,
+    *,
+    alone: bool = False,
 ) -> ComparedCall:
-    """On fresh inputs, of which ``calls`` shows the outputs."""
+    """On fresh inputs, of which ``calls`` shows the outputs, of one call ``alone`` or of all."""
     seed, shown = secrets.randbits(48), ShownCalls()
     try:
-        made = calls(kind, seed, {}, shown.take)
+        made = calls(kind, seed, {}, alone, shown.take)
         drawn = drawn_with(study, shape, kind, seed)
         if mark_of(drawn) != made.mark:  # drawn from elsewhere: the variant is given these
             shown = ShownCalls()
-            made = calls(kind, seed, tensors_of(drawn), shown.take)
-        if shown.count < 2:
+            made = calls(kind, seed, tensors_of(drawn), alone, shown.take)
+        if shown.count < 2 - alone:
             raise NoResult("its process shows no second call")
         in_place = changed_in_place(study, drawn)
         expected = expected_of(study.reference(**copied(drawn, in_place)))
@@ -341,15 +346,16 @@ def check_variant(
     study: ModuleType, made: Caller, shape: Any, peer: RunFunction | None = None
 ) -> CheckOutcome:
     """The worst of two plain draws and of one of every adversarial kind of the study, and of more
-    where few elements make up an output's norm.
+    where few elements make up an output's norm: these are of one call each.
     """
     worst = CheckOutcome(status=CheckResult.CORRECT, max_abs=0.0, relative=0.0)
     for name in ("", *getattr(study, "adversarial", {})):
         calls: list[ComparedCall] = []
         began = time.monotonic()
-        while is_due(calls, 1 if name else 2, began):
+        least = 1 if name else 2
+        while is_due(calls, least, began):
             try:
-                call = check_once(study, made, shape, name, peer)
+                call = check_once(study, made, shape, name, peer, alone=len(calls) >= least)
             except NotImplementedError as error:
                 return CheckOutcome(status=CheckResult.UNSUPPORTED, why=str(error))
             if call.why:
