@@ -392,7 +392,6 @@ def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> 
     root = tmp_path / "workspace"
     shutil.copytree(workspace, root)
     study = find_workspace(root).study("transpose")
-    variants = [study.variants["tma"]]
     path = root / "kernels" / "transpose" / "tma.py"
     refused = {
         "import workbench": "import workbench",
@@ -403,7 +402,7 @@ def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> 
     for text, what in refused.items():
         path.write_text(f"{text}\n")
         with pytest.raises(UsageError, match=rf"tma.py has '{what}', and that"):
-            sources_of(study, variants)
+            sources_of(study, ["tma"])
     path.write_text(
         "from workbench.cuda import tensor_map\nfrom workbench import Shape, cuda\n"
         "from workbench.problems import given\ngiven.File\n"
@@ -412,7 +411,7 @@ def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> 
         "from ..cuda import tensor_map\nfrom ..cuda import Shape, cuda\n"
         "from ..cuda import given\ngiven.File\n"
     )
-    assert sources_of(study, variants)[0]["tma.py"] == moved
+    assert sources_of(study, ["tma"])[0]["tma.py"] == moved
 
 
 def test_what_it_needs_beside_torch() -> None:
@@ -445,7 +444,7 @@ def test_a_kept_file_answers_without_the_workbench(tmp_path: Path, monkeypatch: 
     trial_files.write(problem, tmp_path / "ws", structs.replace(UNCALLED, bytes={"rows=8": 256.0}))
     study = find_workspace(tmp_path / "ws").study(problem.name)
     reference = not_none(reference_of(study))
-    python, _ = sources_of(study, [study.variants["baseline"], reference])
+    python, _ = sources_of(study, ["study", "baseline", reference.name])
     assert not any("workbench.problems" in text for text in python.values())
     op = handmade(
         tmp_path, monkeypatch, run=python["baseline.py"], reference=python[f"{reference.name}.py"],
@@ -560,11 +559,9 @@ def learned(root: Path, study: str, run: str) -> Packable:
     job = ShipJob(
         study="scale",
         variant="fast",
-        params={},
+        modules={"study": ("study", {}), "variant": ("fast", {})},
+        checked=("large", "odd"),
         has_kernels="cuda.kernel" in run,
-        shapes=("large", "odd"),
-        reference="",
-        reference_params={},
     )
     before = Path.cwd()
     os.chdir(root / "ws")

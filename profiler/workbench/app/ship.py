@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,13 +31,13 @@ from workbench.load import VariantEvidence, fullest_timing, load
 from workbench.problems.flashinfer_bench import BuildSpec, Solution, SourceFile
 from workbench.render.document.phrases import NOT_JUDGED
 from workbench.render.templates import templates
-from workbench.run.protocol import Packable, ShippedKernel
+from workbench.run.protocol import Packable, ShipJob, ShippedKernel
 from workbench.run.recording import now
 from workbench.run.repository import repository_of
 from workbench.run.side_jobs import packable
 from workbench.study.files import alone, read_text, read_toml, stands, write_bytes
 from workbench.study.front_ends import kept_between_calls
-from workbench.study.model import Study, Variant, base_name
+from workbench.study.model import Study, base_name
 from workbench.study.sources import Fingerprints, named_from, source_files
 from workbench.study.workspace import Workspace, including
 from workbench.words import CheckResult, GateState, Status, Verdict
@@ -94,10 +94,19 @@ def ship(
     build, step = recorded.build, row.step
     assert build is not None  # it is kept
     assert step is not None
-    checks = recorded.checks.items()
-    checked = tuple(shape for shape, check in checks if check.status == CheckResult.CORRECT)
-    learned = packable(study, variant, reference, checked, has_kernels=bool(build.kernels))
     timing = fullest_timing(evidence[decided_at], [name])
+    modules: dict[str, Any] = {"study": ("study", {})}
+    for role, module in (("variant", variant), ("reference", reference)):
+        if module:
+            modules[role] = (base_name(module.name), dict(module.params))
+    job = ShipJob(
+        study=study.name,
+        variant=name,
+        modules=modules,
+        checked=tuple(s for s, c in recorded.checks.items() if c.status == CheckResult.CORRECT),
+        has_kernels=bool(build.kernels),
+    )
+    learned = packable(study, job)
     shipped = Shipped(
         date=now(),
         workbench=workbench.__version__,
@@ -114,17 +123,13 @@ def ship(
         keeps=kept_between_calls(source_files(study, variant)),
     )
     function = re.sub(r"\W", "_", study.name)
-    modules = {"variant": variant} | ({"reference": reference} if reference else {})
-    facts: Facts = to_builtins(learned) | {
+    capability = re.sub(r"sm_(\d+)(\d)", r"\1.\2", build.arch)  # 9.0a of sm_90a
+    facts: Facts = to_builtins(job) | to_builtins(learned)
+    facts |= {
         "package": package.replace("-", "_"),
         "function": f"{function}_" if function in ("op", "cuda") else function,
-        "variant": name,
-        "modules": {"study": ("study", {})}
-        | {role: (base_name(each.name), dict(each.params)) for role, each in modules.items()},
         "keeps": shipped.keeps,
-        # 9.0a of sm_90a
-        "capabilities": [re.sub(r"sm_(\d+)(\d)", r"\1.\2", build.arch)] if build.kernels else [],
-        "checked": checked,
+        "capabilities": [capability] if build.kernels else [],
         "definition": definition,
     }
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -194,26 +199,21 @@ def write(
     """Write the files. Returns whether a licence is among them."""
     study, package, kernels = target.study, facts["package"], learned.kernels
     top, built = f"torch-ext/{package}", "build/torch-cuda"
-    reference = reference_of(study)
-    variants = [study.variants[shipped.variant], *([reference] if reference else [])]
-    python, sources = sources_of(study, variants)
+    python, sources = sources_of(study, [module for module, _ in facts["modules"].values()])
     licence, licence_text = licence_of(target.workspace.root)
-    units = {f"cuda/k{i:02}.cu": unit(i, kernel, study) for i, kernel in enumerate(kernels)}
+    texts = {f"cuda/k{i:02}.cu": unit(i, kernel, study) for i, kernel in enumerate(kernels)}
     values = {
         "facts": facts,
         "shipped": shipped,
         "distribution": name,
-        "title": study.ladder.title or study.name,
+        "study": study,
+        "reference": reference_of(study),
         "needs": needed_by([text for file, text in python.items() if file != "study.py"]),
-        "reference": (reference.title or reference.name) if reference else "The study's code",
-        "has_backward": hasattr(study.module, "backward"),
-        "compared": next((time.reference for time in shipped.times if time.reference), "reference"),
-        "timed": [time.shape for time in shipped.times if time.shape in facts["checked"]],
         "licence": licence,
-        "units": list(units),
+        "units": list(texts),
         "flags": [f"-Xptxas={option}" for kernel in kernels[:1] for option in kernel.options],
     }
-    texts = units | {f"cuda/src/{file}": text for file, text in sources.items() if kernels}
+    texts |= {f"cuda/src/{file}": text for file, text in sources.items() if kernels}
     texts |= {f"{top}/sources/{file}": text for file, text in python.items()}
     texts |= {f"{top}/variant.json": json.dumps(facts, indent=1)}
     whole = hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
@@ -267,10 +267,9 @@ def solution_of(texts: Mapping[str, str], values: Facts) -> Solution:
     )
 
 
-def sources_of(study: Study, variants: Sequence[Variant]) -> tuple[dict[str, str], dict[str, str]]:
-    """The Python of the study that travels, and the files of its kernels."""
-    paths = [path for variant in variants for path in source_files(study, variant)]
-    paths += named_from(study.folder, "study.py")
+def sources_of(study: Study, modules: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The Python of the study that travels with some modules, and the files of its kernels."""
+    paths = [path for module in modules for path in named_from(study.folder, f"{module}.py")]
     texts = {path.relative_to(study.folder).as_posix(): read_text(path) for path in paths}
     python = {name: moved(name, text) for name, text in texts.items() if name.endswith(".py")}
     return python, {name: text for name, text in texts.items() if name not in python}

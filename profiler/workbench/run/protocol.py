@@ -123,18 +123,17 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
 class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
     """The contents of a package of a ``variant``: see ``worker.shipping``.
 
-    Its inputs are drawn at the ``shapes`` at which it is correct. ``reference`` is the variant that
-    answers for it, "" for the study's own function. With ``has_kernels`` it declares some of
+    ``modules`` are names and parameters by role: "study", "variant" and, where one answers for it
+    in place of the study's own function, "reference". The inputs are drawn at the shapes for which
+    the variant was ``checked`` as correct. With ``has_kernels`` it declares some of
     ``cuda.kernel``.
     """
 
     study: str
     variant: str
-    params: dict[str, Parameter]
+    modules: dict[str, tuple[str, dict[str, Parameter]]]
+    checked: tuple[str, ...]
     has_kernels: bool
-    shapes: tuple[str, ...]
-    reference: str
-    reference_params: dict[str, Parameter]
 
 
 Job = VariantsJob | SessionsJob | TrialJob | ShipJob

@@ -24,7 +24,7 @@ from workbench.run.protocol import (
     ShipJob,
     TrialJob,
 )
-from workbench.study.model import Study, Variant
+from workbench.study.model import Study
 from workbench.study.sources import virtual_name
 from workbench.words import INSTALL, Phase
 
@@ -82,30 +82,14 @@ def check_on_cpu(
     return outcome.of(Checked), outcome.of(Failed)
 
 
-def packable(
-    study: Study,
-    variant: Variant,
-    reference: Variant | None,
-    shapes: Sequence[str],
-    *,
-    has_kernels: bool,
-) -> Packable:
+def packable(study: Study, job: ShipJob) -> Packable:
     """Raises what is wrong with the variant or the study, EnvironmentLacks without torch,
     KeyboardInterrupt when it was stopped.
     """
     require_torch()
-    job = ShipJob(
-        study=study.name,
-        variant=variant.name,
-        params=dict(variant.params),
-        has_kernels=has_kernels,
-        shapes=tuple(shapes),
-        reference=reference.name if reference else "",
-        reference_params=dict(reference.params) if reference else {},
-    )
     with scratch_folder(study) as scratch:
         outcome = run_worker(scratch, job, bounds.SHIP_SECONDS, lambda event: None)
-    return answer_of(outcome, Packable, lambda text: f"{variant.name} cannot be shipped: {text}")
+    return answer_of(outcome, Packable, lambda text: f"{job.variant} cannot be shipped: {text}")
 
 
 def answer_of(

@@ -222,11 +222,11 @@ def size_of(tensor: torch.Tensor) -> int:
 
 
 def without_values() -> FakeTensorMode:
-    """Make tensors inside that have extents and types, and take no memory."""
+    """Make tensors inside that have extents and types, and take no memory, also of real ones."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return FakeTensorMode(shape_env=ShapeEnv())
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
 def largest(tensor: torch.Tensor) -> float:

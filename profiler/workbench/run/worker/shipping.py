@@ -9,18 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from workbench import cuda
-from workbench.cuda.compiler import PROGRAM
-from workbench.cuda.launch import Kernel
+from workbench.cuda.compiler import PROGRAM, Source
 from workbench.errors import UsageError
 from workbench.run.protocol import Packable, ShipJob, ShippedKernel
 from workbench.run.worker.deviation import without_values
 from workbench.run.worker.startup import job_of
-from workbench.study.model import base_name
 from workbench.study.workspace import load_module
 from workbench.words import Inputs, Parameter
 
@@ -36,22 +35,30 @@ HINTS = {
 def packed(job: ShipJob) -> Packable:
     """Do a job in the current directory. Raises UsageError for what is no operator."""
     folder = Path.cwd() / "kernels" / job.study
-    study = load_module(folder / "study.py", "workbench_study")
+
+    def load(role: str) -> ModuleType:
+        name, values = job.modules[role]
+        with cuda.overridden(values):
+            return load_module(folder / f"{name}.py", f"workbench_{role}")
+
+    def answering() -> Any:
+        """The function that answers where the variant does not."""
+        if hasattr(study, "outputs"):
+            return study.outputs
+        return load("reference").run if "reference" in job.modules else study.reference
+
+    study = load("study")
     if getattr(study, "in_place", ()):
         raise UsageError("it changes its inputs", hint="an operator returns its results as tensors")
     calls: list[Inputs] = []
-    for shape in job.shapes:
-        mode, step = without_values(), "inputs"
+    for shape in job.checked:
+        step = "inputs"
         try:
-            with mode, torch.no_grad():
+            with without_values(), torch.no_grad():
                 calls.append(study.inputs(study.shapes[shape], torch.Generator()))
                 kinds = {name: kind(name, value) for name, value in calls[-1].items()}
                 step = "result"
-                fakes = {
-                    name: mode.from_tensor(value) if type(value) is torch.Tensor else value
-                    for name, value in calls[-1].items()
-                }
-                out = result(job, study, folder)(**fakes)
+                out = answering()(**calls[-1])
         except UsageError:
             raise
         except Exception as error:
@@ -69,8 +76,8 @@ def packed(job: ShipJob) -> Packable:
         )
     cuda.take_declared()
     if job.has_kernels:  # what a variant without any imports need not be here
-        load(folder, job.variant, job.params)
-    kernels = [described(folder, declared) for declared in cuda.take_declared()]
+        load("variant")
+    kernels = [described(folder, kernel.source) for kernel in cuda.take_declared()]
     if len({kernel.options for kernel in kernels}) > 1:
         raise UsageError(
             "its kernels are compiled with different options, and a package has one set of them",
@@ -83,19 +90,6 @@ def packed(job: ShipJob) -> Packable:
         strided=tuple(n for n in tensors if not all(call[n].is_contiguous() for call in calls)),
         kernels=tuple({kernel.symbol: kernel for kernel in kernels}.values()),
     )
-
-
-def load(folder: Path, variant: str, params: Mapping[str, Parameter]) -> Any:
-    path = folder / f"{base_name(variant)}.py"
-    with cuda.overridden(params):
-        return load_module(path, f"workbench_shipped_{path.stem}").run
-
-
-def result(job: ShipJob, study: Any, folder: Path) -> Any:
-    """Return the function that answers where the variant does not."""
-    if hasattr(study, "outputs"):
-        return study.outputs
-    return load(folder, job.reference, job.reference_params) if job.reference else study.reference
 
 
 def kind(name: str, value: Any) -> str:
@@ -111,8 +105,7 @@ def kind(name: str, value: Any) -> str:
     return kind
 
 
-def described(folder: Path, kernel: Kernel) -> ShippedKernel:
-    source = kernel.source
+def described(folder: Path, source: Source) -> ShippedKernel:
     if source.compiler == PROGRAM:
         raise UsageError(
             f"{source.path.name} has host code, which a package does not carry",
