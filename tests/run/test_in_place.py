@@ -122,6 +122,14 @@ def test_what_is_changed_in_place_is_on_the_gpu(around: Neighbours) -> None:
         around._require_writable()
 
 
+def test_a_call_without_tensors_can_be_timed(around: Neighbours, launched: list[Launch]) -> None:
+    """Of numbers alone. Its results prove nothing: the referee does not take it."""
+    around.like, around.names, around.in_place = {"n": 3}, [], ()
+    around._require_writable()
+    around.write(around.input_tables(around.inputs()), 7)
+    assert (launched, around.written(3, 5)) == ([], {"n": 3})
+
+
 def test_every_input_is_written_in_full(around: Neighbours, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 5)
     first, second = around.written(3, 5), around.written(4, 5)
@@ -289,6 +297,18 @@ def stale(share: float, seed: int = 0) -> str:
     sums = {"": signed_sum(given, kept[""], 77)[0]}
     outputs, expected = Outputs(kept, frozenset([""])), expected_of(out.double())
     return wrong_sums(sums, 77, outputs, expected, Tolerance(absolute=1e-3, relative=1e-5))
+
+
+@pytest.mark.parametrize(("number", "said"), [(0.25, ""), (0.26, "by its signed sum")])
+def test_a_number_that_cancels_has_the_absolute_bound_in_timed_calls(
+    number: float, said: str
+) -> None:
+    kept = Outputs({"": torch.empty(4)}, frozenset([""]))
+    out, right = (torch.tensor([first, 0.0, 0.0, 0.0]) for first in (number, 0.2491))
+    sums = {"": signed_sum(out, kept.tensors[""], 77)[0]}
+    bound = Tolerance(absolute=1e-3, relative=1e-6)
+    why = wrong_sums(sums, 77, kept, expected_of(right.double()), bound)
+    assert why.startswith(said) if said else why == ""
 
 
 def test_the_sums_of_any_call_are_audited() -> None:

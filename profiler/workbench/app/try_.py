@@ -13,7 +13,7 @@ from workbench.app.judge import judged
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.outcomes import ErrorBound
 from workbench.app.target import find_target, shown_path, workspace_to_keep
-from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
+from workbench.app.trial import CANCELLED, TIMES_REFERENCE, UNIT, prepare
 from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.judge.findings import sentence
@@ -111,9 +111,11 @@ class Attempt:
             return ""
         if trial.refused:
             return trial.refused
-        if errors[0] > self.allowed.absolute or errors[1] > self.allowed.relative:
+        too_far = errors[1] > self.allowed.relative and not trial.few
+        if errors[0] > self.allowed.absolute or too_far:
             return self._too_far(errors)
         allowed = max(self.allowed.relative, TIMES_REFERENCE * trial.larger_reference)
+        allowed *= CANCELLED if trial.few else 1.0
         if trial.larger is not None and trial.larger[1] > allowed:
             return f"for larger inputs {self._too_far(trial.larger)}"
         return ""
@@ -143,7 +145,7 @@ class Attempt:
         against = [self.trial.errors.get(module.name) for module in self.problem.references[:1]]
         if not error or not any(against) or not self.trial.exact or self.trial.accepted:
             return None
-        if self.allowed.is_rounding(error[1], UNIT.get(self.trial.dtype, 0.0)):
+        if error[1] <= self.allowed.rounding(UNIT.get(self.trial.dtype, 0.0)):
             return None
         return error[1] / against[0][1] if against[0] and against[0][1] else None
 

@@ -67,18 +67,19 @@ class Shape(Mapping[str, Parameter]):
 class Tolerance:
     """Largest error allowed against the float64 reference.
 
-    ``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||.
+    ``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||, over several
+    calls together where an output has fewer than 64 numbers.
     """
 
     absolute: float
     relative: float
 
-    def is_rounding(self, error: float, unit: float) -> bool:
-        """Whether a relative error is too small for a comparison with a reference's: half a
-        ``unit`` in the last place of the output, or a 25th of what is allowed, up to 2^-18. Sums in
-        float32 whose order differs stay below that, and lower precision does not (docs/trust.md).
+    def rounding(self, unit: float) -> float:
+        """The most of a relative error that is too small for a comparison with a reference's: half
+        a ``unit`` in the last place of the output, or a 25th of what is allowed, up to 2^-18. Sums
+        in float32 whose order differs stay below, and lower precision does not (docs/trust.md).
         """
-        return error <= max(unit / 2, min(self.relative / 25, 2.0**-18))
+        return max(unit / 2, min(self.relative / 25, 2.0**-18))
 
 
 ToleranceRule = Tolerance | Callable[[Shape], Tolerance]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -23,6 +23,7 @@ from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
 from workbench.problems.given import Empty
 from workbench.run.worker.deviation import (
+    FEW,
     NAN_REFERENCE,
     RunFunction,
     elements_in_norm,
@@ -51,19 +52,29 @@ Stream = Callable[[], torch.cuda.Stream]
 AS_REFERENCE = "reference() in study.py says which shape and kind of type an output has"
 FINITE_REFERENCE = "check inputs() and reference() in study.py"
 NO_BOUND = Tolerance(absolute=math.inf, relative=math.inf)
-FEW = 64  # elements that make up an output's norm: the ratio of two errors of fewer is chance
 MOST_DRAWS = 24
 MARKED = 4096  # elements of each input
 DRAWS_SECONDS = 10.0  # of one kind of input at one shape, after which no further one is drawn
 
 
+class ErrorPair(NamedTuple):
+    """The error of an output and the primary reference's, both over a ``scale``: their own, 1.0, or
+    the largest number of an output of few. Up to the ``limit`` the first is rounding.
+    """
+
+    ours: float
+    theirs: float
+    scale: float
+    limit: float
+
+
 @dataclass(frozen=True)
 class ComparedCall:
     """One call. Errors are nan where there is none; ``times_reference`` is the multiple of the
-    primary reference's on the same inputs, of the ``output`` that is worst beside it. ``errors``
-    are both by output, absolute where an output has few numbers, and the primary reference's then
-    half a unit in the last place or more; and whether that output's is no more than ``rounding``.
-    So many ``elements`` make up the norm of an output at least.
+    primary reference's on the same inputs, of the ``output`` that is worst beside it, whose error
+    may be no more than ``rounding``. So many ``elements`` make up the norm of an output at least.
+    ``few`` are the error and the largest number of each output of few numbers: they may cancel, so
+    that the relative error of one call is chance.
     """
 
     absolute: float
@@ -74,8 +85,9 @@ class ComparedCall:
     hint: str = ""
     times_reference: float | None = None
     rounding: bool = False
-    errors: Mapping[str, tuple[float, float, bool]] = field(default_factory=dict)
+    errors: Mapping[str, ErrorPair] = field(default_factory=dict)
     elements: float = FEW
+    few: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 def multiple(relative: float, reference: float) -> float | None:
@@ -213,8 +225,8 @@ def check_once(
         return call
     del shown
     inputs = copied(drawn, in_place)
-    is_rounding = (lambda *_: True) if is_authority else bound.is_rounding
-    with_reference = beside(call, errors, expected, peer, inputs, in_place, is_rounding)
+    limit = (lambda _: math.inf) if is_authority else bound.rounding
+    with_reference = beside(call, errors, expected, peer, inputs, in_place, limit)
     # What the study's own check accepts may be of another type than the reference's result.
     return call if with_reference.why and is_authority else with_reference
 
@@ -230,12 +242,16 @@ def judged(outputs: Outputs, expected: Outputs, bound: Tolerance) -> tuple[Compa
         out, wanted = outputs.tensors[mine], expected.tensors[its]
         if why := refuse_kind(out, wanted, name):
             return ComparedCall(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
-        absolute, relative, why = compare(out, wanted, bound)
+        is_few = 0 < out.numel() < FEW
+        cancels = replace(bound, relative=math.inf) if is_few else bound
+        absolute, relative, why = compare(out, wanted, cancels)
         if why:
             hint = FINITE_REFERENCE if why == NAN_REFERENCE else ""
             why = f"'{name}': {why}" if name else why
             return ComparedCall(absolute, relative, why, output=name, hint=hint), {}
         errors[name] = out.dtype, its, (absolute, relative)
+        if is_few:
+            worst = replace(worst, few={**worst.few, name: (absolute, largest(wanted))})
         worst = replace(
             worst,
             absolute=max(worst.absolute, absolute),
@@ -252,7 +268,7 @@ def beside(
     peer: RunFunction,
     inputs: Inputs,
     in_place: Sequence[str],
-    is_rounding: Callable[[float, float], bool],
+    limit: Callable[[float], float],
 ) -> ComparedCall:
     """Add the error of the primary reference on the same inputs, where it has one.
 
@@ -276,17 +292,16 @@ def beside(
             what = f"'{name}' is" if name else "its result is"
             why = f"{what} {type_name}, where the primary reference gives {its_own}"
             return replace(call, why=why, output=name, hint=f"return {its_own}")
-        pair = error[1], relative
         unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
-        rounding = is_rounding(error[1], unit)
-        if (times := multiple(*pair)) is not None:
-            rated[name] = not rounding, times
+        pair = ErrorPair(error[1], relative, 1.0, limit(unit))
+        if (times := multiple(pair.ours, pair.theirs)) is not None:
+            rated[name] = pair.ours > pair.limit, times
         if out.numel() < FEW:
             # A reference that sums in a wider type is nearer than a result of this type can be.
-            pair = error[0], max(absolute, unit / 2 * largest(right))
+            scale = largest(right)
+            pair = ErrorPair(error[0], max(absolute, unit / 2 * scale), scale, pair.limit)
         elements = min(call.elements, elements_in_norm(right))
-        errors_so_far = {**call.errors, name: (*pair, rounding)}
-        call = replace(call, errors=errors_so_far, elements=elements)
+        call = replace(call, errors={**call.errors, name: pair}, elements=elements)
     if not rated:
         return call
     worst = max(rated, key=rated.__getitem__)
@@ -328,11 +343,11 @@ def is_due(calls: Sequence[ComparedCall], least: int, began: float) -> bool:
 def pooled(worst: CheckOutcome, calls: Sequence[ComparedCall], kind: str) -> CheckOutcome:
     """Take one root mean square of errors over all ``calls``, where an output has few elements."""
     ratios: dict[str, tuple[bool, float]] = {}
-    for name in calls[0].errors if calls[0].elements < FEW else ():
-        errors = [call.errors[name] for call in calls if name in call.errors]
-        ours, theirs = (math.hypot(*(error[side] for error in errors)) for side in (0, 1))
+    for name, first in calls[0].errors.items() if calls[0].elements < FEW else ():
+        pairs = [call.errors[name] for call in calls if name in call.errors]
+        ours, theirs, scale = (math.hypot(*side) for side in list(zip(*pairs, strict=True))[:3])
         if (times := multiple(ours, theirs)) is not None:
-            ratios[name] = not all(rounding for _, _, rounding in errors), times
+            ratios[name] = ours > first.limit * scale, times
     output = max(ratios, key=ratios.__getitem__, default="")
     if not ratios or ratios[output] <= rank(worst):
         return worst
@@ -371,8 +386,26 @@ def check_variant(
             calls.append(call)
             few = call.elements < FEW
             worst = worse_of(worst, replace(call, times_reference=None) if few else call, name)
+        bound = tolerance_at(study.tolerance, shape)
+        if not hasattr(study, "accepts") and (why := too_far(calls, bound)):
+            return structs.replace(worst, status=CheckResult.WRONG, why=why, kind=name)
         worst = pooled(worst, calls, name)
     return worst
+
+
+def too_far(calls: Sequence[ComparedCall], bound: Tolerance) -> str:
+    """Why an output of few numbers is wrong by all ``calls`` together; "" where none is."""
+    for name in calls[0].few:
+        both = zip(*(call.few[name] for call in calls if name in call.few), strict=True)
+        error, size = (math.hypot(*side) for side in both)
+        if error > bound.relative * size:
+            what = f"'{name}': " if name else ""
+            relative = error / size if size else math.inf
+            return (
+                f"{what}relative error {relative:.3g} over {len(calls)} calls "
+                f"(allowed {bound.relative:.3g})"
+            )
+    return ""
 
 
 def finite(number: float) -> float | None:

@@ -105,6 +105,9 @@ def compare(
     return error.absolute, error.relative, why
 
 
+FEW = 64  # elements that make up an output's norm: the ratio of two errors of fewer is chance
+
+
 def elements_in_norm(expected: torch.Tensor) -> float:
     """How many elements make up the norm of finite values: the participation ratio, sum of squares
     squared over sum of fourth powers. Of n equal values n, where one outweighs all others 1.

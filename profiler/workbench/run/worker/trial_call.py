@@ -19,8 +19,8 @@ import torch
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
-from workbench.run.worker.correctness import FEW
 from workbench.run.worker.deviation import (
+    FEW,
     RunFunction,
     copied,
     copies,
