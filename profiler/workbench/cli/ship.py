@@ -10,8 +10,7 @@ from workbench.cli.streams import executor, note, show
 
 
 def run(options: ShipOptions) -> None:
-    asked = (options.project, options.study, None)
-    target = find_recorded(executor(), *asked, gpu=options.gpu)
+    target = find_recorded(executor(), options.project, options.study, None, gpu=options.gpu)
     tell_passed_over(target.executor, target.workspace, [target.study.name])
     done = ship(target, options.variant, options.name, options.to, options.definition)
     show(options, done)

@@ -20,7 +20,6 @@ VARIANT, FUNCTION, CALLS = FACTS["variant"], FACTS["function"], FACTS["calls"]  
 NAMES = [name for name, _ in FACTS["arguments"]]
 TENSORS = [name for name, kind in FACTS["arguments"] if kind == "Tensor"]
 OTHERS = [name for name in NAMES if name not in TENSORS]
-PLACES, OTHER_PLACES = ([NAMES.index(name) for name in names] for names in (TENSORS, OTHERS))
 counts: Counter[str] = Counter()  # how often the variant answered, and the reference by reason
 _is_strict = False  # see strict()
 _captured = itertools.count()
@@ -47,13 +46,11 @@ def run(*arguments: Any, **named: Any) -> Any:
     """Call the operator. Without a gradient it is an overload that has no kernel of autograd, which
     would double the time of a call.
     """
-    if named:
-        arguments += tuple([named[name] for name in NAMES[len(arguments) :]])
     if torch.is_grad_enabled():
-        for place in PLACES:
-            if arguments[place].requires_grad:
-                return operator(*arguments)
-    return without_gradient(*arguments)
+        for value in (*arguments, *named.values()):
+            if getattr(value, "requires_grad", False):
+                return operator(*arguments, **named)
+    return without_gradient(*arguments, **named)
 
 
 @lru_cache(4096)  # a call looks up its answer: to find it takes longer than a kernel
@@ -100,18 +97,19 @@ def _elsewhere(devices: set[torch.device]) -> str:
 
 
 def _call(*arguments: Any) -> Any:
-    tensors = [arguments[place] for place in PLACES]
+    inputs = dict(zip(NAMES, arguments, strict=True))
+    tensors = [inputs[name] for name in TENSORS]
     device = tensors[0].device
     if torch.is_autocast_enabled(device.type):
         with torch.autocast(device.type, enabled=False):
             return _call(*arguments)
     kinds = tuple([(x.dtype, x.shape, x.device) for x in tensors])
-    if not (why := _why_not(kinds, tuple([arguments[place] for place in OTHER_PLACES]))):
+    if not (why := _why_not(kinds, tuple([inputs[name] for name in OTHERS]))):
         try:
             if device.index == torch.cuda.current_device():
-                return _ours(arguments, tensors, device)
+                return _ours(inputs, tensors, device)
             with torch.cuda.device(device):
-                return _ours(arguments, tensors, device)
+                return _ours(inputs, tensors, device)
         except (NotImplementedError, ImportError) as error:
             why = str(error).partition("\n")[0]
     if _is_strict:
@@ -119,11 +117,10 @@ def _call(*arguments: Any) -> Any:
     counts[f"reference: {why}"] += 1
     if counts[f"reference: {why}"] == 1:
         warnings.warn(f"{FACTS['package']}: the reference is used: {why}", stacklevel=2)
-    return _settled(reference(**dict(zip(NAMES, arguments, strict=True))), tensors)
+    return _settled(reference(**inputs), tensors)
 
 
-def _ours(arguments: tuple[Any, ...], tensors: list[torch.Tensor], device: torch.device) -> Any:
-    inputs = dict(zip(NAMES, arguments, strict=True))
+def _ours(inputs: dict[str, Any], tensors: list[torch.Tensor], device: torch.device) -> Any:
     for name, x in zip(TENSORS, tensors, strict=True):
         if not x.is_contiguous() and name not in FACTS["strided"]:
             inputs[name] = x = x.contiguous()
@@ -162,8 +159,9 @@ def _fake(*arguments: Any) -> Any:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    ctx.save_for_backward(*[inputs[place] for place in PLACES])
-    ctx.others = {name: inputs[place] for name, place in zip(OTHERS, OTHER_PLACES, strict=True)}
+    named = dict(zip(NAMES, inputs, strict=True))
+    ctx.save_for_backward(*[named[name] for name in TENSORS])
+    ctx.others = {name: named[name] for name in OTHERS}
 
 
 def _backward(ctx: Any, *gradients: Any) -> Any:
