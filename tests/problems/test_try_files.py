@@ -44,6 +44,7 @@ from workbench.run.process import compiler_environment
 from workbench.run.protocol import ErrorText, TrialJob
 from workbench.run.worker import correctness
 from workbench.run.worker.correctness import Calls
+from workbench.run.worker.deviation import written
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.startup import keeping_bytecode
@@ -313,6 +314,20 @@ VERDICTS = [
 ]
 
 
+def test_a_count_adds_to_what_stood_there() -> None:
+    """One more is a hundredth of no large count."""
+
+    def adds(x: torch.Tensor, out: torch.Tensor) -> None:
+        out += (x == 7).sum()
+
+    def writes(x: torch.Tensor, out: torch.Tensor) -> None:
+        out[0] = (x == 7).sum()
+
+    inputs = {"x": torch.full((5000,), 7), "out": torch.zeros(1, dtype=torch.int32)}
+    assert written(adds, inputs) == ((), ("out",))
+    assert written(writes, inputs) == (("out",), ())
+
+
 @without_gpu
 @pytest.mark.parametrize(
     ("names", "body", "inputs", "versus", "code", "verdict", "said"),
@@ -329,6 +344,8 @@ def test_every_verdict_has_its_exit_code_and_its_reason(
     found, told, error = answer(str(path), *options)
     assert (found, told["verdict"]) == (code, verdict)
     assert f"{'mine.py:' if said[0] == 'f' else ''}{said}" in error
+    if verdict == "wrong":  # a GPU would not help
+        assert not any("not timed" in reason for reason in told["reasons"])
     if verdict == "inaccurate":
         assert told["times_reference_error"] > 2
     if verdict == "failed":

@@ -174,12 +174,13 @@ class Attempt:
     def reasons(self) -> tuple[str, ...]:
         """Why the answer is no, what was not done, and what warns: the sentences of the text."""
         no = refusal(self)
+        untimed = not (self.judged or self.wrong)
         return (
             *([no.message] if no else ()),
             *filter(None, [self.trial.doubt]),
             *self.uncalled,
             *([self.built.error.message] if isinstance(self.built, Failed) else ()),
-            *([] if self.judged else [f"not timed: {machine.why_not_measuring().message}"]),
+            *([f"not timed: {machine.why_not_measuring().message}"] if untimed else []),
             *([self.unprofiled.message] if self.unprofiled else ()),
             *self.uncompared,
         )

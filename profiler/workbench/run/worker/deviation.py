@@ -273,11 +273,15 @@ def written(run: RunFunction, inputs: Inputs) -> tuple[tuple[str, ...], tuple[st
     for name in dict.fromkeys([*changed, *shared]):
         other = copies(inputs)
         value = other[name]
-        value.fill_(float("nan") if value.is_floating_point() else 1)
+        value.fill_(float("nan") if value.is_floating_point() else 85)
         with torch.no_grad():
             again = tensors(run(**other)) or [other[n] for n in changed]
-        if all(torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
-               for a, b in zip(results, again, strict=True)):  # fmt: skip
+        if all(
+            torch.allclose(a.double(), b.double(), rtol=1e-2, atol=1e-3, equal_nan=True)
+            if a.is_floating_point()
+            else torch.equal(a, b)  # a count is other by what stood there
+            for a, b in zip(results, again, strict=True)
+        ):
             only_written.append(name)
     return tuple(only_written), tuple(name for name in changed if name not in only_written)
 
