@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -89,6 +89,14 @@ def test_a_package_that_cannot_be_imported_is_left_to_who_wants_it(
     one.write_text("import leaves, breaks, not_there, goes_on")
     assert import_ahead([one])
     assert "goes_on" in sys.modules
+
+
+def test_triton_hashes_itself_once_for_all_forks(monkeypatch: Patch) -> None:
+    hashed: list[bool] = []
+    cache = SimpleNamespace(triton_key=lambda: hashed.append(True))
+    monkeypatch.setitem(sys.modules, "triton.runtime.cache", cast(ModuleType, cache))
+    import_ahead([])
+    assert hashed == [True]
 
 
 def test_a_process_that_uses_the_driver_is_not_forked(monkeypatch: Patch) -> None:

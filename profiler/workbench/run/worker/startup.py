@@ -241,6 +241,9 @@ def import_ahead(sources: Iterable[Path], gpus: Sequence[Gpu] = ()) -> bool:
         for name in imported_by(sources):
             with redirect_stdout(sys.stderr), suppress(Exception, SystemExit):
                 import_module(name)
+        with suppress(KeyError, AttributeError):
+            # The hash of Triton's library, 0.9 s, which is kept for whoever compiles in a fork.
+            sys.modules["triton.runtime.cache"].triton_key()
     return not changed_settings and threads() == before and not is_driver_in_use()
 
 
