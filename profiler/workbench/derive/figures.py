@@ -193,29 +193,6 @@ def occupancy_limiters(metrics: ColumnTable) -> list[str]:
     return [LIMITERS[kind] for kind, limit in limits.items() if limit == least]
 
 
-# From the kernel down, as Nsight Compute's memory chart has them.
-MEMORY_LEVELS = (
-    "global_load_requests",
-    "sectors_per_request",
-    "global_read",
-    "global_store_requests",
-    "sectors_per_store",
-    "global_write",
-    "local_read",
-    "local_write",
-    "shared_loads",
-    "shared_stores",
-    "shared_wavefronts",
-    "shared_conflicts",
-    "l1_hit",
-    "l2_to_l1",
-    "bulk_read",
-    "l1_to_l2",
-    "l2_hit",
-    "dram_read",
-    "dram_write",
-)
-
 UNSAMPLED = "not_sampled"  # the duration of launches too short for a single sample
 
 

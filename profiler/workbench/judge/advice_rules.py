@@ -1,7 +1,7 @@
 """What to try next: what limits a variant, and the kinds of change that address it. Pure.
 
 Rules look at one captured kernel and propose candidates. At most three kinds of change are shown,
-ranked by what they could bring; the track record says how often each kind was tried and kept.
+ranked by what they could bring, those that were tried on the same variant in vain last.
 """
 
 from __future__ import annotations
