@@ -684,6 +684,7 @@ def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path, trials_here: None) ->
     assert told.refused == "it changes its input x, which the reference does not"
     done = Attempt(found, tmp_path, found.name, shape, told, allowed)
     assert done.verdict == TryVerdict.WRONG
+    assert "copies the input first" in not_none(refusal(done)).hint
     assert told.errors["baseline"][1] < 1e-6
 
 

@@ -322,6 +322,10 @@ def require_free(name: str, project: Path | None) -> Path:
     return workspace.root
 
 
+MAY_OVERWRITE = (
+    "if it may, try a function that copies the input first, or a reference that also returns what "
+    "is left there"
+)
 KEEPING = ".keeping"  # in ablations/NAME until kernels/NAME is there: left by what was killed
 
 
@@ -367,7 +371,9 @@ def refusal(done: Attempt) -> GateFailed | None:
     if (gate := done.wrong_while_timed) is not None:
         return GateFailed(f"{called} is {sentence(gate.why)}", hint=again)
     if done.wrong:
-        return GateFailed(f"{called} is wrong: {done.wrong}", hint=again)
+        overwrites = done.trial.in_place and done.wrong == done.trial.refused
+        hint = MAY_OVERWRITE if overwrites else again
+        return GateFailed(f"{called} is wrong: {done.wrong}", hint=hint)
     if done.verdict == TryVerdict.INACCURATE:
         return GateFailed(
             f"{called} is inaccurate: {done.times_reference_error:.2g}x the error of "
