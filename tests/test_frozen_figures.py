@@ -48,8 +48,7 @@ RENAMED: dict[str, str | None] = {
     r".*/elsewhere(/|$)": None,
     r"(/tables/[^/]+)?/noise/": None,
     r".*/sharpness(/|$)": None,
-    # Of a ladder; each prediction has its result.
-    r"(/tables/[^/]+)?/predictions/(groups/|(alpha|confirmed|refuted|restated|not_\w+)$)": None,
+    r".*/predictions/(groups/|alpha$)": None,
     r".*/advice/.+/record(/|$)": None,
     # `diff` has what else moved, `advise` the details of its advice.
     r".*/(whole|against_parent)/(moves|launch|following_duration)(/|$)": None,

@@ -54,10 +54,10 @@ class Evidence:
 
     @cached_property
     def counted(self) -> Mapping[str, float]:
-        rows = self.judged.rows[1:]
+        rows, score = self.judged.rows[1:], self.judged.score
         verdicts = [row.verdict for row in rows]
         kept, open_ = (verdicts.count(v) for v in (Verdict.KEPT, Verdict.INCONCLUSIVE))
-        times = [p.result for row in rows for p in row.predictions if p.figure == TIME]
+        times = [p for row in rows for p in row.predictions if p.figure == TIME]
         across, config = self.judged.across, self.config
         assert across is not None
         return {
@@ -65,8 +65,9 @@ class Evidence:
             "ladder kept": kept,
             "ladder inconclusive": open_,
             "ladder rejected": len(rows) - kept - open_,
-            "ladder confirmed-times": times.count(PredictionResult.CONFIRMED),
-            "ladder refuted-times": times.count(PredictionResult.REFUTED),
+            "ladder confirmed": score.confirmed,
+            "ladder refuted": score.refuted,
+            "ladder refuted-times": sum(p.result == PredictionResult.REFUTED for p in times),
             "shapes mean": across.geometric_mean or math.nan,
             "shapes worst": min(across.ratios),
             "shapes count": len(across.shapes),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,9 @@ from workbench.derive.factors import (
     speedup_factors,
 )
 from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
+from workbench.judge.predictions import PredictionOutcome, score
 from workbench.ncu.catalog import catalog
+from workbench.words import PredictionResult
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
@@ -238,3 +241,12 @@ def test_a_handful_of_events_among_millions_is_no_change() -> None:
     assert largest_changes(before, after, None).figures == ()
     many = figures(shared_conflicts=3.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
     assert [m.figure for m in largest_changes(many, after, None).figures] == ["shared_conflicts"]
+
+
+def test_the_score_counts_every_outcome() -> None:
+    results = ["confirmed", "confirmed", "refuted", "not measurable"]
+    outcomes: list[Any] = [
+        PredictionOutcome("x", "X", "", "", 1.0, 2.0, PredictionResult(r)) for r in results
+    ]
+    found = score(outcomes)
+    assert (found.confirmed, found.refuted, found.not_measurable, found.total) == (2, 1, 1, 4)

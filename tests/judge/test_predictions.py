@@ -15,15 +15,17 @@ from standin import Run, StandIn
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
+from workbench.derive.figures import Figure
 from workbench.errors import UsageError
 from workbench.evidence.journal import Journal, PredictionEntry
 from workbench.judge.ladder import judge
-from workbench.judge.predictions import written
+from workbench.judge.predictions import judge_predictions, restated, score, written
+from workbench.render.document import variant as predicted
 from workbench.run.protocol import SessionsJob, VariantsJob
 from workbench.study.model import Prediction, Step
 from workbench.study.params import DRAWN, unseen_shapes
 from workbench.study.workspace import find_workspace
-from workbench.words import GateState, Known, Written
+from workbench.words import GateState, Known, PredictionResult, Written
 from workspaces import GOOD, ROOT, make
 
 FIRST, LATER = "2026-01-02T03:04:05Z", "2026-01-02T04:00:00Z"
@@ -41,6 +43,10 @@ def prediction(
 def step(*predictions: Prediction) -> Step:
     found = bare_step("fix1", "baseline")
     return Step(found.variant, found.parent, found.key_change, predictions=predictions)
+
+
+def figure(value: float) -> Figure:
+    return Figure("x", "X", value, "", "")
 
 
 def noted(
@@ -195,6 +201,63 @@ def test_the_predictions_of_the_repository_are_what_its_history_says() -> None:
         if step.parent is not None
     }
     assert told == {**HISTORY, **NEXT, **dict.fromkeys(SINCE, "tt")}
+
+
+# What counts
+
+
+@pytest.mark.parametrize(
+    ("predictions", "same"),
+    [
+        ([prediction(), prediction()], ["", "Time"]),
+        ([prediction(), prediction("tensor_pipe", (1.7, 2.2))], ["", "Time"]),
+        ([prediction("tensor_pipe", (1.7, 2.2)), prediction()], ["Time", ""]),
+        ([prediction(), prediction("tensor_pipe", (3, 4))], ["", ""]),
+        ([prediction(), prediction("duration", (0.95, 1.05))], ["", ""]),
+        ([prediction(), prediction("duration", (0.5, 0.8))], ["", "Time"]),
+        ([prediction(), prediction("registers")], ["", ""]),
+        ([prediction("duration"), prediction("cycles")], ["", "Duration under ncu"]),
+        ([prediction(), prediction("tensor_pipe", bounds=(20, 22))], ["", "Time"]),
+        ([prediction(), prediction("tensor_pipe", bounds=(10, 11))], ["", ""]),
+        ([prediction(), prediction("tensor_pipe", bounds=(0, 22))], ["", "Time"]),
+    ],
+)
+def test_a_figure_that_restates_another_is_found(
+    predictions: list[Prediction], same: list[str]
+) -> None:
+    assert restated([(each, figure(10.0)) for each in predictions]) == same
+
+
+def test_where_there_was_nothing_a_range_restates_nothing() -> None:
+    pair = [prediction(), prediction("tensor_pipe", bounds=(20, 22))]
+    assert restated([(each, figure(0.0)) for each in pair]) == ["", ""]
+    assert restated([(each, None) for each in pair]) == ["", ""]
+
+
+def test_what_is_restated_is_shown_and_not_counted() -> None:
+    found = step(
+        prediction(when=Written.AFTER),
+        prediction("tensor_pipe", (1.7, 2.2), when=Written.BEFORE),
+        prediction("registers", (1, 2), when=Written.BEFORE),
+    )
+    values = {
+        ("baseline", "time"): 10.0,
+        ("fix1", "time"): 5.0,
+        ("baseline", "tensor_pipe"): 10.0,
+        ("fix1", "tensor_pipe"): 20.0,
+        ("baseline", "registers"): 100.0,
+        ("fix1", "registers"): 50.0,
+    }
+    outcomes = judge_predictions(found, lambda name, of: figure(values[name or "", of]))
+    assert [outcome.restates for outcome in outcomes] == ["", "Time", ""]
+    assert outcomes[1].result == PredictionResult.CONFIRMED
+    counted = score(outcomes)
+    assert (counted.confirmed, counted.refuted, counted.total, counted.restated) == (1, 1, 2, 1)
+    assert (counted.before, counted.confirmed_before) == (1, 0)
+    assert predicted.results(counted) == (
+        "1 confirmed, 1 refuted, 0 not measurable (of 1 written before the first measurement, "
+        "0 confirmed; 1 that restate another do not count)"
+    )
 
 
 # ---- unseen shapes

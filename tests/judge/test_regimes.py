@@ -44,7 +44,7 @@ from workbench.render.document.ladder_report import change, summary
 from workbench.render.document.timings import controls
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
-from workbench.words import CheckResult, GateState, NodeKind, PredictionResult, Regime, Verdict
+from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict
 
 STEPS = [step("fix11", None), step("fix11[early=1]", "fix11")]
 REFERENCE = "library"
@@ -193,17 +193,17 @@ def test_a_step_that_is_not_faster_alone_is_not_kept(
     assert ("fix11[early=1]" in open_) is (verdict == Verdict.INCONCLUSIVE)
 
 
-def test_predictions_of_what_failed_are_not_measurable() -> None:
+def test_predictions_of_what_failed_are_counted_and_not_measurable() -> None:
     """It was timed before it was found to be wrong: it has no speed to confirm anything with."""
     said = (Prediction("time", (0.9, 1.1), None),)
     steps = (STEPS[0], msgspec.structs.replace(STEPS[1], predictions=said))
     found = dataclasses.replace(taken(in_regimes(EARLY, alone=9.7)), steps=steps)
-    (right,) = judge(found, Config()).row("fix11[early=1]").predictions
-    assert right.result == PredictionResult.CONFIRMED
+    right = judge(found, Config())
+    assert (right.score.confirmed, right.score.not_measurable) == (1, 0)
     off = {"s": check(CheckResult.WRONG, "off by one")}
-    wrong = judge(with_variant(found, "s", "fix11[early=1]", checks=off, correct=False), Config())
-    (failed,) = wrong.row("fix11[early=1]").predictions
-    assert (failed.result, failed.after) == (PredictionResult.NOT_MEASURABLE, None)
+    failed = judge(with_variant(found, "s", "fix11[early=1]", checks=off, correct=False), Config())
+    assert (failed.score.confirmed, failed.score.not_measurable) == (0, 1)
+    assert failed.row("fix11[early=1]").predictions[0].after is None
 
 
 # The table is of the newer timing, which has all steps but the baseline.

@@ -415,6 +415,13 @@ def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
     absent = {row["variant"] for row in data["variants"] if row["status"] != "current"}
     assert absent == {"fix3"}
     assert {p["result"] for p in rows["fix3"]["predictions"]} == {"not measurable"}
+    predictions = [p for row in rows.values() for p in row["predictions"]]
+    outcomes = [p["result"] for p in predictions if not p["restates"]]
+    score = data["predictions"]
+    for word in ("confirmed", "refuted", "not measurable"):
+        key = word.replace(" ", "_")
+        assert score[key] == outcomes.count(word)
+    assert score["restated"] == len(predictions) - len(outcomes) > 0
 
 
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
@@ -422,12 +429,16 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
 ) -> None:
     data = json.loads(output_of("ablate --json --full"))
     out = output_of("ablate --all")
-    whole = data["whole"]
+    whole, score = data["whole"], data["predictions"]
     gains = {each["id"]: each for each in whole["decomposition"]["factors"]}
     assert (
         f"baseline to {whole['after']} under ncu: {factor(whole['decomposition']['ratio'])} = "
         f"{factor(gains['instructions']['gain'])} (fewer instructions) × "
         f"{factor(gains['issue_rate']['gain'])}"
+    ) in out
+    assert (
+        f"predictions: {score['confirmed']} confirmed, {score['refuted']} refuted, "
+        f"{score['not_measurable']} not measurable"
     ) in out
     assert "above its roof" not in out
     monkeypatch.setattr("workbench.derive.rooflines.ERROR_MARGIN", 0.15)

@@ -176,6 +176,7 @@ def test_figures_are_those_of_the_report() -> None:
     assert best is not None
     assert factor(not_none(best.over_baseline).ratio) in words
     assert interval(row.over_parent) in words
+    assert f"Predictions: {found.score.confirmed} confirmed" in words
     for figure in row.figures.values():
         assert figure.metric in words
 

@@ -157,6 +157,14 @@ def figure_label(name: str) -> tuple[str, str]:
     return (spec.label, spec.unit) if spec else (name, "")
 
 
+def restates(name: str) -> str:
+    """``time`` or ``1/time`` for what follows from the time, and the time itself; "" for others."""
+    if name == TIME:
+        return TIME
+    spec = catalog().get(name)
+    return spec.restates if spec else ""
+
+
 def stall_label(reason: str) -> str:
     return "none (issuing)" if reason == ISSUING else reason.replace("_", " ")
 

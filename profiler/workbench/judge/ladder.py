@@ -53,6 +53,7 @@ from workbench.judge.gates import (
     judge_step,
     standing,
 )
+from workbench.judge.predictions import Score, score
 from workbench.judge.times import (
     AcrossShapes,
     InRegime,
@@ -361,6 +362,13 @@ class Ablation(ShapeLadder):
         rows = [row for row in self.rows if row.variant in shown or row.variant in named]
         best = path[-1]
         return sorted(rows, key=lambda row: row is best and row.verdict != Verdict.BASELINE)
+
+    @property
+    def score(self) -> Score:
+        """Predictions of all steps that are judged by current evidence: those of one that failed
+        are not measurable, and are not dropped with it.
+        """
+        return score(o for row in self.rows if row.is_judged for o in row.predictions)
 
 
 def _is_failure(row: Row) -> bool:

@@ -25,6 +25,7 @@ class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     better: str = ""
     noise: str = "counter"
     part: tuple[str, ...] = ()
+    restates: str = ""
     floor: float = 0.0
 
 

@@ -20,6 +20,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row, VariantPair
+from workbench.judge.predictions import Score
 from workbench.judge.program_variants import ProgramStep
 from workbench.judge.timelines import faults
 from workbench.judge.times import AcrossShapes, AtShape, InRegime, TimingFacts
@@ -123,6 +124,7 @@ class LadderAnswer(msgspec.Struct, frozen=True, kw_only=True):
     reference: str
     timing: TimingFacts | None
     claimed: OverRecordings | None
+    predictions: Score
     whole: Data | None
     across_shapes: Data | None
     variants: Sequence[LadderRow]
@@ -143,6 +145,7 @@ def ablation(ladder: Ablation, *, full: Collection[str] = (), short: bool = Fals
         ladder,
         shape=shape_of(ladder),
         evidence={**_evidence(ladder), "timings": ladder.timing_file},
+        predictions=ladder.score,
         whole=_in_short(ladder.whole),
         across_shapes=_across(ladder.across) if ladder.across and not short else None,
         variants=shown(ladder.rows),

@@ -93,8 +93,12 @@ def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[doc.Block]:
 
 
 def whole(ablation: Ablation) -> list[doc.Block]:
-    """All rows and columns, how the ladder multiplies out, and the controls; warnings last."""
+    """All rows and columns, how the ladder multiplies out, how its predictions came out, and the
+    controls; warnings at the end.
+    """
     parts = [timings.controls(ablation.timing)]
+    if ablation.score.total:
+        parts.insert(0, f"predictions: {variant.results(ablation.score)}")
     if ablation.whole and ablation.whole.decomposition:
         ends = f"{ablation.whole.before} to {ablation.whole.after} under ncu"
         parts.insert(0, f"{ends}: {limits.equation(ablation.whole.decomposition)}")
@@ -289,6 +293,7 @@ def method(ablation: Ablation) -> list[doc.Block]:
         recorded(ablation),
         f"Profiles: {_profile(ablation.environment.ncu_options)}",
         WORDS,
+        f"Predictions: {variant.results(ablation.score)}." * bool(ablation.score.total),
     ]
     blocks: list[doc.Block] = [doc.bullets(filter(None, points))]
     notes: list[str | doc.Text] = [*_alike(ablation), *phrases.stale(ablation)]

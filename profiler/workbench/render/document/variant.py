@@ -11,7 +11,7 @@ from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
-from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.render import doc
 from workbench.render.document import advice, limits, timings, warp_times
 from workbench.render.document.phrases import (
@@ -176,6 +176,23 @@ METRICS: list[doc.Field[MetricValue]] = [
 ]
 
 
+def results(score: Score) -> str:
+    """All that count, by result, and those written before the first measurement."""
+    again = f"; {score.restated} that restate another do not count" if score.restated else ""
+    return (
+        f"{score.confirmed} confirmed, {score.refuted} refuted, {score.not_measurable} not "
+        f"measurable (of {score.before} written before the first measurement, "
+        f"{score.confirmed_before} confirmed{again})"
+    )
+
+
+def written(outcome: PredictionOutcome) -> str:
+    """When a prediction was written, and what it restates."""
+    return (
+        f"{outcome.written}; restates {outcome.restates}" if outcome.restates else outcome.written
+    )
+
+
 def details(row: Row, here: Row, where: str) -> doc.Fold:
     """Return what most readers skip; ``here`` is the row at the shape where the step is judged,
     which ``where`` names if that is not the table's.
@@ -203,7 +220,7 @@ PREDICTIONS: list[doc.Field[PredictionOutcome]] = [
     doc.numeric("before", "before", lambda p: doc.quantity_cell(p.before, p.unit)),
     doc.numeric("after", "after", lambda p: doc.quantity_cell(p.after, p.unit)),
     doc.Field("result", "result", lambda p: p.result),
-    doc.Field("written", "written", lambda p: p.written),
+    doc.Field("written", "written", written),
 ]
 GATES: list[doc.Field[Gate]] = [
     doc.Field("gate", "gate", gate_name),
