@@ -21,7 +21,7 @@ from workbench import cuda
 from workbench.cuda.compiler import Source, waits
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
-from workbench.errors import UsageError
+from workbench.errors import ToolFailed, UsageError
 from workbench.evidence.records import GraphNode
 from workbench.run.protocol import Checked
 from workbench.run.side_jobs import check_on_cpu
@@ -447,6 +447,44 @@ def test_inputs_of_elsewhere_are_handed_over(tmp_path: Path) -> None:
     found, failed = checked(root)
     assert not failed
     assert {key for key, outcome in found.items() if outcome.why} == {("wrong", "odd")}
+
+
+CRASHES = """
+import ctypes
+
+
+def reference(x):
+    return ctypes.string_at(0) if len(x) % 2 else 2 * x
+"""
+HOARDS = """
+import time
+
+
+def reference(x, kept=[]):
+    while len(x) % 2:
+        kept.append((time.sleep(0.02), b"x" * (1 << 24)))
+    return 2 * x
+"""
+
+
+@pytest.mark.parametrize(
+    ("reference", "how", "hint"),
+    [
+        (CRASHES, "signal 11, Segmentation fault", "reference()"),
+        (HOARDS, "signal 9, Killed", "smaller shapes"),
+    ],
+)
+def test_for_a_reference_that_ends_its_process_no_variant_fails(
+    reference: str, how: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 3 << 28)
+    root = make(tmp_path, {}, {"baseline": HONEST_HERE["baseline"]})
+    study = root / "kernels" / "scale" / "study.py"
+    study.write_text(study.read_text() + reference)
+    why = rf"ended \({how}\) while comparing baseline at odd \(study.py:\d+\)"
+    with pytest.raises(ToolFailed, match=why) as told:
+        checked(root)
+    assert hint in str(told.value.hint)
 
 
 def checked(root: Path) -> tuple[dict[tuple[str, str], Checked], dict[str, str]]:

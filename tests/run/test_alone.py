@@ -6,13 +6,17 @@ The worker is the real one; builds and checks are on the CPU.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from answers import Patch
+from workbench.errors import ToolFailed
 from workbench.evidence import store
 from workbench.evidence.records import CheckOutcome, Environment
 from workbench.evidence.store import EvidenceFolder
@@ -87,6 +91,7 @@ class OnCpu:
     """Stands in for the worker's process: a fork of this one."""
 
     jobs: list[VariantsJob]
+    check = staticmethod(check_on_cpu)
 
     def __init__(self, scratch: Path, job: VariantsJob, cubins: Path | None = None) -> None:
         self.scratch, self.job = scratch, job
@@ -113,7 +118,7 @@ class OnCpu:
         os.chdir(self.scratch)
         device.environment = lambda: Environment(gpu="made")
         device.device_arch = lambda: "sm_90a"
-        correctness.check_variant = check_on_cpu  # type: ignore[assignment]
+        correctness.check_variant = self.check  # type: ignore[assignment]
         correctness.make_calls = call_on_cpu  # type: ignore[assignment]
         with on_cpu(), EventLog(self.scratch) as journal, or_broken(journal):
             JobWorker(self.job, journal).run()
@@ -178,3 +183,50 @@ def test_who_ends_its_process_costs_no_other_its_check(tmp_path: Path, monkeypat
     assert result.failures == {"dies": "crashed its process (check, exit 3)"}
     assert checked(folder, "dies") == {"large": "crashed"}
     assert [checked(folder, name) for name in ("baseline", "joins")] == [RIGHT] * 2
+
+
+def killed(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+ENDS: list[tuple[Any, str, str]] = [
+    (partial(killed, signal.SIGKILL), "ended (signal 9, Killed)", "take smaller shapes"),
+    (partial(killed, signal.SIGSEGV), "ended (signal 11, Segmentation fault)", "call reference()"),
+    (partial(signal.setitimer, signal.ITIMER_REAL, 0.1), "ended (signal 14, Alarm clock)", "call"),
+    (partial(os._exit, 5), "ended (exit 5)", "call reference()"),
+    (partial(sys.exit, 3), "SystemExit: 3", "take out"),
+]
+
+
+@pytest.mark.parametrize(("ends", "how", "hint"), ENDS)
+def test_for_the_process_that_compares_no_variant_fails(
+    ends: Any, how: str, hint: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """What it had found before is kept."""
+
+    def ending(study: Any, calls: Any, shape: Any, *given: Any) -> CheckOutcome:
+        name, _ = calls.args
+        if name == "slow" and shape.n % 2:
+            ends()
+        return check_on_cpu(study, calls, shape, *given)
+
+    monkeypatch.setattr(OnCpu, "check", staticmethod(ending))
+    slow = "import time\n\ndef run(x):\n    time.sleep(len(x) % 2)\n    return 2 * x\n"
+    modules = {"baseline": TWICE, "slow": slow, "reads": HONEST["reads"]}
+    with pytest.raises(ToolFailed) as told:
+        measured(tmp_path, monkeypatch, modules)
+    assert how in told.value.message
+    assert "comparing slow at odd" in told.value.message
+    assert hint in str(told.value.hint)
+    folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
+    assert checked(folder, "baseline") == RIGHT
+    assert checked(folder, "slow") == {"large": "correct"}
+    assert checked(folder, "reads") == {}
+
+
+def test_who_ends_the_process_that_compares_before_it_begins_is_named(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(JobWorker, "load_reference", lambda self: killed(signal.SIGKILL))
+    with pytest.raises(ToolFailed, match="while loading study"):
+        measured(tmp_path, monkeypatch, {"baseline": TWICE})

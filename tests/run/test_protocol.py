@@ -314,7 +314,7 @@ def kinds(events: list[Event]) -> Iterator[str]:
 def test_a_worker_builds_and_checks(worker: Worker) -> None:
     events = worker(Phase.BUILD, Phase.CHECK)
     assert list(kinds(events)) == [
-        *("Hello", "DeviceFound", "Start one", "Built one"),
+        *("Hello", "Hello", "DeviceFound", "Start one", "Built one"),
         *("Start one", "Checked one", "Checked one"),
         *("Start two", "Built two", "Start two", "Checked two", "Checked two"),
         "Done",

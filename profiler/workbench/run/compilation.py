@@ -142,7 +142,8 @@ def worker_stopped(outcome: WorkerEnd) -> WorkbenchError:
     hint = "`workbench doctor` may say why"
     if broken := outcome.of(Broken):
         error = broken[0].error.error()
-        return type(error)(f"the worker stopped: {error.message}", hint=error.hint or hint)
+        where = f" ({outcome.line})" if outcome.line else ""
+        return type(error)(f"the worker stopped: {error.message}{where}", hint=error.hint or hint)
     if outcome.line or outcome.current:
         message = f"{outcome.current or 'the code'} {outcome.why()}"
         return UsageError(message, hint=f"fix {outcome.line or 'it'}, or run the file alone")

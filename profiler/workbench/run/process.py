@@ -272,7 +272,13 @@ class Worker:
                 if not self.under_ncu and any(isinstance(one, Done) for one in self.events[-1:]):
                     break  # the end of the interpreter takes a second more
                 allowed = self.allowed(limit_seconds)
-                too_large = most if self.memory() > most else 0
+                size, largest = self.memory()
+                if size > most and largest in self.comparing:  # the worker tells of its end
+                    self.tell_lines()
+                    with suppress(ProcessLookupError):
+                        os.kill(largest, signal.SIGKILL)
+                    continue
+                too_large = most if size > most else 0
                 if too_large or time.monotonic() - last > allowed:
                     silent_for = 0.0 if too_large else allowed
                     self.tell_lines()
@@ -302,12 +308,18 @@ class Worker:
         """The worker's own process, where ncu is around it or not, as soon as it has said so."""
         return [event.pid for event in self.events[:1] if isinstance(event, Hello)]
 
-    def memory(self) -> int:
-        """The bytes in memory of the worker, or of a session that it forked, if that has more."""
+    @property
+    def comparing(self) -> list[int]:
+        return [event.pid for event in self.events[1:] if isinstance(event, Hello)]
+
+    def memory(self) -> tuple[int, int]:
+        """The bytes in memory of the worker, or of a process that it forked, if that has more; and
+        which process has them.
+        """
         pid, forks = self.process.pid, ""
         with suppress(OSError):
             forks = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return max(map(memory_of, (pid, *self.inside, *map(int, forks.split()))))
+        return max((memory_of(it), it) for it in (pid, *self.inside, *map(int, forks.split())))
 
     def stop(self, how: signal.Signals) -> None:
         """Stop the worker itself first, so that an ncu around it can still write its report."""

@@ -165,7 +165,9 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Hello(_Event, frozen=True, kw_only=True, tag="hello"):
-    """The first event: the worker's own process, which may run inside of ncu's."""
+    """The first event: the worker's own process, which may run inside of ncu's. Another one is of
+    the process that compares.
+    """
 
     pid: int
 

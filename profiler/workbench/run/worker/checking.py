@@ -9,10 +9,11 @@ import math
 import mmap
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from ctypes import addressof, c_char
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 import msgspec
@@ -31,6 +32,8 @@ LEAST_PINNED = 1 << 24
 PARTS = (2, 8, 64)  # of the machine's memory, of which the first that can be had is shared
 # Of the GPU's memory, above which a process gives back what it does not use: the other needs it.
 KEPT_MEMORY = 1 / 16
+NOBODY_ASKS = 75  # a variant's process ends so where the one that compares has ended
+MOST_WORK = 1 << 10  # bytes of what it was at
 
 
 class Draw(msgspec.Struct, frozen=True):
@@ -127,6 +130,8 @@ class CheckPipes:
 
     def __init__(self, variants: Iterable[str]) -> None:
         self.memory = SharedMemory()
+        self._work = RawArray(c_char, MOST_WORK)
+        self.work = "loading study.py and the primary reference"
         self.askers: dict[str, Connection] = {}
         self.callers: dict[str, Connection] = {}
         for name in variants:
@@ -139,6 +144,15 @@ class CheckPipes:
                 if every is not ends or (name is not None and variant != name):
                     end.close()
 
+    @property
+    def work(self) -> str:
+        """Return what the process that compares is at, for whoever tells how it ended."""
+        return self._work.value.decode("utf-8", "replace")
+
+    @work.setter
+    def work(self, work: str) -> None:
+        self._work.value = work.encode("utf-8", "replace")[: MOST_WORK - 1]
+
     # ---- the process of a variant ------------------------------------------------------------
     def draws(self, name: str) -> Iterator[Draw]:
         """What is asked for, until nothing is any more."""
@@ -146,18 +160,18 @@ class CheckPipes:
             yield msgspec.json.decode(told, type=Draw)
 
     def heard(self, name: str) -> bytes:
-        """End the process where nobody asks any more, who has said why."""
-        try:
+        with or_ended():
             return self.callers[name].recv_bytes()
-        except (EOFError, ConnectionError):
-            os._exit(1)
+
+    def tell(self, name: str, message: Showing | Ended | CallsRefused) -> None:
+        told = msgspec.json.encode(message)
+        with or_ended():
+            self.callers[name].send_bytes(told)
 
     def answer(self, name: str, draw: Draw, calls: Caller) -> None:
-        pipe = self.callers[name]
-
         def show(outputs: Outputs) -> None:
             told = self.memory.put(outputs)
-            pipe.send_bytes(msgspec.json.encode(Showing(told)))
+            self.tell(name, Showing(told))
             if not self.heard(name):  # it could not be taken
                 raise Unasked
 
@@ -170,7 +184,7 @@ class CheckPipes:
         except NotImplementedError as error:
             answer = CallsRefused(str(error), "", unsupported=True)
         give_back_memory()
-        pipe.send_bytes(msgspec.json.encode(answer))
+        self.tell(name, answer)
 
     # ---- the process that compares -----------------------------------------------------------
     def begin(self) -> None:
@@ -212,6 +226,15 @@ class CheckPipes:
         """Ask a variant's process for nothing more."""
         with suppress(OSError):
             self.askers[name].send_bytes(b"")
+
+
+@contextmanager
+def or_ended() -> Iterator[None]:
+    """End the process of a variant where nobody asks any more, of which others tell."""
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        os._exit(NOBODY_ASKS)
 
 
 class Unasked(Exception):

@@ -20,15 +20,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from workbench import cuda
-from workbench.children import adopt, end_strays
+from workbench.children import adopt, end_like, end_strays
 from workbench.cuda.includes import source_text
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
+    Broken,
     Built,
     Captured,
     Checked,
     DeviceFound,
+    ErrorText,
+    Hello,
     Start,
     VariantsJob,
     read_calls,
@@ -99,7 +102,9 @@ class JobWorker:
                 if self.ends:
                     self.ends.callers[name].close()
             if forks and (len(forks) > 1 or not name):
-                forks.popleft().run(parent)
+                if status := forks.popleft().run(parent):
+                    self.tell_of(comparing, status)
+                    os._exit(end_like(status))
                 end_strays([*comparing, *(fork.pid for fork in forks)])
         for pid in comparing:
             os.waitpid(pid, 0)
@@ -112,6 +117,24 @@ class JobWorker:
             self.ends = CheckPipes(self.variants)
         return self.ends is not None
 
+    def tell_of(self, comparing: Sequence[int], status: int) -> None:
+        """Say so where a variant's process ended because the one that compares did, for which no
+        variant fails. A process that is about to end cannot be stopped any more.
+        """
+        from workbench.run.worker.checking import NOBODY_ASKS
+
+        for pid in comparing if os.waitstatus_to_exitcode(status) == NOBODY_ASKS else ():
+            os.kill(pid, signal.SIGSTOP)
+            _, ended = os.waitpid(pid, os.WUNTRACED)
+            assert self.ends
+            if self.ends.work and not os.WIFSTOPPED(ended):
+                code = os.waitstatus_to_exitcode(ended)
+                how = f"exit {code}" if code >= 0 else f"signal {-code}, {signal.strsignal(-code)}"
+                why = f"the process that compares ended ({how}) while {self.ends.work}"
+                hint = FEWER if code == -signal.SIGKILL else ITS_REFERENCE
+                self.journal.current("")
+                self.journal.write(Broken(error=ErrorText.of(ToolFailed(why, hint=hint))))
+
     def comparing(self) -> None:
         """All that the process does that compares. Before any code of a variant runs, it has loaded
         what it compares with.
@@ -119,12 +142,18 @@ class JobWorker:
         with or_broken(self.journal):
             assert self.ends
             self.ends.keep(self.ends.askers)
+            self.journal.write(Hello(pid=os.getpid()))
             self.study = self.loader.study()
             make_context()
             reference = self.load_reference()
             self.ends.begin()
-            for name in self.variants:
-                self.compare(name, reference)
+            try:
+                for name in self.variants:
+                    self.compare(name, reference)
+            except BaseException as error:
+                told = describe(error)
+                why = f"while {self.ends.work}: {told.message}"
+                raise ToolFailed(why, hint=told.hint or ITS_REFERENCE) from error
 
     def prepared(self, name: str) -> None:
         """Load the study and make a CUDA context, while the variant before is checked."""
@@ -261,6 +290,7 @@ class JobWorker:
 
         assert self.ends
         for shape in self.job.check_shapes:
+            self.ends.work = f"comparing {name} at {shape}"
             calls = partial(self.ends.asked, name, shape)
             try:
                 with limited(CPU_SECONDS) if self.job.on_cpu else nullcontext():
@@ -268,6 +298,7 @@ class JobWorker:
             except (Gone, OutOfTime):
                 break
             except Exception as error:
+                self.ends.work = ""  # is over, also where what it was given took the context along
                 self.journal.fail(name, Phase.CHECK, self.failing_at(shape, error))
                 break
             wrong = outcome.status == CheckResult.WRONG
@@ -351,6 +382,8 @@ class JobWorker:
 TRACED_AFTER = 3  # calls: the clocks have risen
 CPU_SECONDS = 8.0  # at one shape
 CUDA_C = "CUDA C needs a GPU"
+FEWER = "where memory ran out, take smaller shapes in study.py, or fewer that are always checked"
+ITS_REFERENCE = "call reference() of study.py alone, on these inputs: it ends its process"
 
 
 def make_context() -> None:

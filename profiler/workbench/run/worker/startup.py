@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workbench.children import WHERE, end_like, end_with
+from workbench.children import WHERE, end_with
 from workbench.run.gpu import Gpu
 from workbench.run.protocol import (
     PARENT,
@@ -205,16 +205,15 @@ class Forked:
         self.pid = forked(prepare_and_work)
         os.close(waiting)
 
-    def run(self, parent: Parent) -> None:
-        """Let it work. How it ends, if not well, is how this process ends, too."""
+    def run(self, parent: Parent) -> int:
+        """Let it work, and return its wait status."""
         with suppress(BrokenPipeError):
             os.write(self.turn, b"1")
         os.close(self.turn)
         while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
             parent.require()
             time.sleep(FORK_POLL_SECONDS)
-        if code := end_like(ended[1]):
-            os._exit(code)
+        return ended[1]
 
 
 DRIVER = "libcuda.so.1"
