@@ -119,7 +119,7 @@ def test_its_benchmark_calls_the_operator_and_its_reference(
 
 
 def kernels_of(module: Any) -> list[Any]:
-    parts = vars(module.op.cuda.load("chosen", {})).values()
+    parts = vars(module.op.cuda.variant("chosen")).values()
     return [kernel for part in parts for kernel in getattr(part, "kernels", {}).values()]
 
 

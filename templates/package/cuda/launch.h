@@ -12,8 +12,8 @@
 
 // kinds has a letter for each parameter: i integer or pointer, f float, d double, s struct.
 struct WorkbenchKernel {
+  const char* kinds;  // first: cuda.py reads it
   const void* function;
-  const char* kinds;
 };
 
 #define WORKBENCH_EXPORTED __attribute__((visibility("default"), used))
@@ -32,7 +32,7 @@ constexpr char kind() {
 template <class... Parameters>
 WorkbenchKernel described(void (*function)(Parameters...)) {
   static const char kinds[] = {kind<Parameters>()..., '\0'};
-  return {reinterpret_cast<const void*>(function), kinds};
+  return {kinds, reinterpret_cast<const void*>(function)};
 }
 
 // More than 48 KiB of a block's shared memory is allowed once: another thread may launch with less.

@@ -45,10 +45,6 @@ class Shape(dict[str, Any]):
         return self[name]
 
 
-class Exported(ctypes.Structure):
-    _fields_ = (("function", ctypes.c_void_p), ("kinds", ctypes.c_char_p))
-
-
 @cache
 def _library() -> ctypes.CDLL:
     path = getattr(_ops, "LIBRARY", None) or next(SOURCES.parent.glob("*.so"))  # kernel-builder's
@@ -67,10 +63,10 @@ class Kernel:
 
     @cached_property
     def _loaded(self) -> tuple[Callable[..., bytes], int, Callable[..., Any]]:
-        exported = Exported.in_dll(_library(), self.symbol)
-        words = struct.Struct("=" + "".join(WORDS[kind] for kind in exported.kinds.decode()))
+        kinds = ctypes.c_char_p.in_dll(_library(), self.symbol)  # the first member of the kernel
+        words = struct.Struct("=" + "".join(WORDS[kind] for kind in (kinds.value or b"").decode()))
         launch = getattr(_ops, "launch", None) or _library().workbench_launch
-        return words.pack, ctypes.addressof(exported), launch
+        return words.pack, ctypes.addressof(kinds), launch
 
     def _launch(self, where: bytes, *args: Any) -> None:
         pack, kernel, launch = self._loaded
@@ -104,7 +100,7 @@ def params(**defaults: Any) -> dict[str, Any]:
     return {name: _parameters.get({}).get(name, value) for name, value in defaults.items()}
 
 
-def load(name: str, values: Mapping[str, Any]) -> ModuleType:
+def variant(name: str, /, **values: Any) -> ModuleType:
     """Load a module of ``sources`` anew, with these values of its parameters."""
     called = f"{__package__}.sources.{name}_{next(_numbers)}"
     spec: Any = importlib.util.spec_from_file_location(called, SOURCES / f"{name}.py")
@@ -117,11 +113,6 @@ def load(name: str, values: Mapping[str, Any]) -> ModuleType:
         _parameters.reset(before)
         sys.path.remove(str(SOURCES))
     return module
-
-
-def variant(name: str, **values: Any) -> ModuleType:
-    """Load another variant of the study, for a dispatcher."""
-    return load(name, values)
 
 
 def tensor_map(tensor: torch.Tensor, box: tuple[int, ...], *, swizzled: bool = True) -> Any:
@@ -151,7 +142,7 @@ def _encoded(
 
 
 def File(beside: str, name: str) -> Any:
-    return load(name.removesuffix(".py"), {})
+    return variant(name.removesuffix(".py"))
 
 
 @cache  # to look into a signature takes longer than a launch

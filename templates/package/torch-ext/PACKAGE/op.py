@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import warnings
 from collections import Counter
@@ -22,7 +21,6 @@ TENSORS = [name for name, kind in FACTS["arguments"] if kind == "Tensor"]
 OTHERS = [name for name in NAMES if name not in TENSORS]
 counts: Counter[str] = Counter()  # how often the variant answered, and the reference by reason
 _is_strict = False  # see strict()
-_captured = itertools.count()
 
 
 def strict(always: bool) -> None:
@@ -34,7 +32,8 @@ def strict(always: bool) -> None:
 @cache
 def _loaded(role: str, copy: Any = None) -> Any:
     """Load the module of a role, "study", "variant" or "reference", once for each copy of it."""
-    return cuda.load(*FACTS["modules"][role])
+    name, values = FACTS["modules"][role]
+    return cuda.variant(name, **values)
 
 
 def study() -> Any:
@@ -138,7 +137,7 @@ def _module(device: torch.device) -> Any:
     if not FACTS["keeps"]:
         return _loaded("variant")
     if torch.cuda.is_current_stream_capturing():
-        return _loaded("variant", next(_captured))
+        return _loaded("variant", object())
     return _loaded("variant", (device, torch._C._cuda_getCurrentRawStream(device.index)))
 
 
