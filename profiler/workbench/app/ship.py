@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
-from msgspec.json import encode as json_encode
-from msgspec.json import format as json_format
 
 import workbench
 from workbench.app.judge import judged
@@ -169,10 +167,10 @@ def require_kept(
     states = dict(row.evidence_state)
     states |= {f"check at {shape}": state for shape, state in evidence.check_states.items()}
     stale = [kind for kind, state in states.items() if state == Status.STALE]
-    if stale or row.status == Status.STALE:
+    if stale:
         raise GateFailed(
-            f"the evidence of '{row.variant}' is stale: {', '.join(stale) or sentence(row.problem)}"
-            " of other sources than there are now",
+            f"the evidence of '{row.variant}' is stale: {', '.join(stale)} of other sources than "
+            "there are now",
             hint=MEASURE,
         )
     gates = {gate.name: sentence(gate.why) for gate in row.gates}
@@ -183,13 +181,9 @@ def require_kept(
         fastest = max(times, key=lambda time: time.ratio or 0)
         return {"faster": f"{fastest.ratio:.3g}x of {fastest.reference} at {fastest.shape}"}
     label = row.verdict.label if row.verdict else NOT_JUDGED
-    unpassed = [
-        f": {gate.name}: {gates[gate.name]}"
-        for state in (GateState.FAILED, GateState.OPEN)
-        for gate in row.gates
-        if gate.state == state
-    ]
-    why = "".join(unpassed[:1])
+    unpassed = [gate.name for gate in row.gates if gate.state != GateState.PASSED]
+    failed = [gate.name for gate in row.gates if gate.state == GateState.FAILED]
+    why = "".join(f": {name}: {gates[name]}" for name in [*failed, *unpassed][:1])
     raise GateFailed(f"'{row.variant}' is not kept ({label}){why}", hint=MEASURE)
 
 
@@ -228,16 +222,15 @@ def write(
     for path in list(texts):
         if path.startswith((top, "cuda/")):
             texts[f"{built}/{path.removeprefix(f'{top}/')}"] = texts[path]
+    if facts["definition"]:
+        inside = {p.replace(built, package): t for p, t in texts.items() if p.startswith(built)}
+        texts["solution.json"] = json.dumps(to_builtins(solution_of(inside, values)), indent=1)
     for path, text in texts.items():
         write_bytes(folder / path, text.encode(errors="replace"))
     if licence_text is not None:
         write_bytes(folder / "LICENSE", licence_text)
     for place in (top, built):
         store.write(folder / place / "provenance.json", shipped)
-    if facts["definition"]:
-        inside = {p.replace(built, package): t for p, t in texts.items() if p.startswith(built)}
-        solution = solution_of(inside, values)
-        write_bytes(folder / "solution.json", json_format(json_encode(solution), indent=1))
     return licence_text is not None
 
 

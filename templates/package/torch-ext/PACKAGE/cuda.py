@@ -117,20 +117,20 @@ def variant(name: str, /, **values: Any) -> ModuleType:
 
 def tensor_map(tensor: torch.Tensor, box: tuple[int, ...], *, swizzled: bool = True) -> Any:
     """Return a TMA descriptor of ``tensor`` for copies of ``box``."""
-    strides = tuple([step * tensor.itemsize for step in tensor.stride()])
-    return _encoded(tensor.data_ptr(), tensor.shape, strides, tensor.dtype, box, swizzled)
+    return _encoded(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, box, swizzled)
 
 
 @lru_cache(maxsize=1024)  # a model passes the same addresses at every step
 def _encoded(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype,
+    address: int, shape: tuple[int, ...], steps: tuple[int, ...], dtype: torch.dtype,
     box: tuple[int, ...], swizzled: bool,
 ) -> torch.Tensor:  # fmt: skip
     made, rank = torch.empty(128, dtype=torch.uint8, device="cpu"), len(shape)
     long, short = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    strides = [step * dtype.itemsize for step in steps[:-1]]
     failed = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
         ctypes.c_void_p(made.data_ptr()), TYPES[dtype], rank, ctypes.c_void_p(address),
-        long(*reversed(shape)), long(*reversed(strides[:-1])), short(*reversed(box)),
+        long(*reversed(shape)), long(*reversed(strides)), short(*reversed(box)),
         short(*[1] * rank), 0, 3 if swizzled else 0, 3, 0,
     )  # fmt: skip
     if failed:
