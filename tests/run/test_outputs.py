@@ -165,13 +165,13 @@ def test_the_error_of_one_number_is_compared_over_many_draws(worse: int) -> None
     assert next(draw) == 2 * correctness.MOST_DRAWS + 2
 
 
-@pytest.mark.parametrize(("error", "why"), [(1e-6, ""), (3e-3, "relative error"), (0.1, "max er")])
+@pytest.mark.parametrize(("error", "why"), [(5e-4, ""), (3e-3, "relative error"), (0.1, "max er")])
 def test_a_sum_that_cancels_is_right_by_all_calls_together(error: float, why: str) -> None:
-    """Half of them are a ten thousandth of the others: of these the error is not small."""
+    """Half of them are a tenth of the others, for which the error is ten times as large."""
 
     def inputs(shape: Any, generator: Any) -> dict[str, Any]:
         is_small = torch.rand((), generator=generator) < 0.5
-        return {"x": torch.tensor([30 * (1e-4 if is_small else 1.0)])}
+        return {"x": torch.tensor([30 * (0.1 if is_small else 1.0)])}
 
     study = study_of(lambda x: x.double().sum())
     study.inputs, study.tolerance = inputs, Tolerance(absolute=0.05, relative=5e-5)

@@ -32,8 +32,6 @@ RELATIVE = {
 UNIT = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 INTEGERS = 0.0
 TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
-# Times what is allowed in norm, of one call where few numbers make that up: they may cancel.
-CANCELLED = 100.0
 # Of one element, in terms of the largest and of the error allowed in norm; for halves beside a
 # reference of a unit in the last place.
 PEAK = 10.0

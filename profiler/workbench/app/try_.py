@@ -13,7 +13,7 @@ from workbench.app.judge import judged
 from workbench.app.measure import Wanted, ensure, first_look, needed
 from workbench.app.outcomes import ErrorBound
 from workbench.app.target import find_target, shown_path, workspace_to_keep
-from workbench.app.trial import CANCELLED, TIMES_REFERENCE, UNIT, prepare
+from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.judge.findings import sentence
@@ -35,7 +35,7 @@ from workbench.study.files import (
     stands,
     write_bytes,
 )
-from workbench.study.values import Tolerance
+from workbench.study.values import CANCELLED, Tolerance
 from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 
@@ -111,12 +111,11 @@ class Attempt:
             return ""
         if trial.refused:
             return trial.refused
-        too_far = errors[1] > self.allowed.relative and not trial.few
-        if errors[0] > self.allowed.absolute or too_far:
+        times = CANCELLED if trial.few else 1.0
+        if errors[0] > self.allowed.absolute or errors[1] > times * self.allowed.relative:
             return self._too_far(errors)
         allowed = max(self.allowed.relative, TIMES_REFERENCE * trial.larger_reference)
-        allowed *= CANCELLED if trial.few else 1.0
-        if trial.larger is not None and trial.larger[1] > allowed:
+        if trial.larger is not None and trial.larger[1] > times * allowed:
             return f"for larger inputs {self._too_far(trial.larger)}"
         return ""
 

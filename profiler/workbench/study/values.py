@@ -63,12 +63,15 @@ class Shape(Mapping[str, Parameter]):
         return " ".join(f"{key}={value}" for key, value in self.parameters.items())
 
 
+CANCELLED = 100.0
+
+
 @dataclass(frozen=True)
 class Tolerance:
     """Largest error allowed against the float64 reference.
 
-    ``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||, over several
-    calls together where an output has fewer than 64 numbers.
+    ``absolute`` bounds max |out - ref|; ``relative`` bounds ||out - ref|| / ||ref||. Fewer than 64
+    numbers may cancel: then this bounds all calls of a check together, and each CANCELLED times.
     """
 
     absolute: float

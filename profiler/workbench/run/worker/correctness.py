@@ -46,6 +46,7 @@ from workbench.run.worker.output import (
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense, seed_all
 from workbench.study.model import Tolerance, tolerance_at
+from workbench.study.values import CANCELLED
 from workbench.words import CheckResult, Inputs
 
 Stream = Callable[[], torch.cuda.Stream]
@@ -214,6 +215,8 @@ def check_once(
         broken = shown.broken
         if shown.in_graph and not (call.why or refused or broken):
             other, _ = judged(shown.in_graph, expected, allowed)
+            few = {name: max(pair, other.few.get(name, pair)) for name, pair in call.few.items()}
+            call = replace(call, few=few)
             broken = other.why or refused_by(study, copied(drawn, in_place), shown.in_graph)
     except NoResult as error:
         return ComparedCall(math.nan, math.nan, error.message, hint=error.hint)
@@ -243,8 +246,8 @@ def judged(outputs: Outputs, expected: Outputs, bound: Tolerance) -> tuple[Compa
         if why := refuse_kind(out, wanted, name):
             return ComparedCall(math.nan, math.nan, why, output=name, hint=AS_REFERENCE), {}
         is_few = 0 < out.numel() < FEW
-        cancels = replace(bound, relative=math.inf) if is_few else bound
-        absolute, relative, why = compare(out, wanted, cancels)
+        allowed = replace(bound, relative=CANCELLED * bound.relative) if is_few else bound
+        absolute, relative, why = compare(out, wanted, allowed)
         if why:
             hint = FINITE_REFERENCE if why == NAN_REFERENCE else ""
             why = f"'{name}': {why}" if name else why

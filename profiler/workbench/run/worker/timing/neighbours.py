@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from workbench.errors import UsageError, nearest
-from workbench.run.worker.deviation import FEW, size_of
+from workbench.run.worker.deviation import size_of
 from workbench.run.worker.output import Outputs, paired
 from workbench.run.worker.timing.timed_gpu import (
     MOST_CALLS,
@@ -131,14 +131,12 @@ def wrong_sums(
             continue
         wanted, norm = signed_sum(expected.tensors[its], like, key)
         if math.isfinite(wanted) and norm:
-            error, allowed = abs(sums[mine] - wanted) / norm, SIGMAS * bound.relative + ROUNDING
-            if like.numel() < FEW:  # they may cancel
-                allowed = max(allowed, bound.absolute * like.numel() / norm)
-            if not error <= allowed:
+            error = abs(sums[mine] - wanted) / norm
+            if not error <= SIGMAS * bound.relative + ROUNDING:
                 what = f"'{mine}': " if mine else ""
                 return (
                     f"{what}by its signed sum the error is {error:.3g} of its norm "
-                    f"(allowed {allowed:.3g})"
+                    f"(allowed {SIGMAS * bound.relative:.3g})"
                 )
     return ""
 
