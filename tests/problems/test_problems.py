@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -472,7 +474,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     (
         SOFTMAX + "def inputs(rows):\n    return {}\n",
         {},
-        "inputs() has a parameter without a default",
+        "the default of 'rows' in inputs() is no number or text",
     ),
     ("def softmax(x)\n    return x\n", {}, "mine.py:4: SyntaxError"),
     (
@@ -912,29 +914,44 @@ def test_overloads_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mark", "lines"),
     [
-        ("cuda.jit", ("def run(x):", "k[grid, block](a, b, c)")),
-        ("triton.jit", ("def run(x):", "k[(blocks,)](a, b, c)")),
-        ("ct.kernel", ("def run(x):", "ct.launch(torch.cuda.current_stream(), (blocks,), k, (a")),
+        ("cuda.jit", ("def run(a, b, c, blocks, threads):", "k[blocks, threads, stream](*views)")),
+        ("triton.jit", ("def run(a, b, c, blocks):", "k[(blocks,)](a, b, c)")),
+        ("ct.kernel", ("def run(a, b, c, blocks):", "(blocks,), k, (a, b, c,))")),
+        ("wp.kernel", ("wp.init()", "def run(a, b, c):", "k, dim=c.shape, inputs=[a, b, c]")),
         (
-            "wp.kernel",
+            "cute.kernel",
             (
-                "wp.init()",
-                "def run(a, b):",
-                "c = torch.empty_like(a)",
-                "dim=c.numel()",
-                "_torch(b)",
+                "@cute.jit",
+                "def run(a: array, b: float, c: array, blocks",
+                "k(a, b, c).launch(grid=",
             ),
         ),
-        ("cute.jit", ("def run(a, b):", "k(from_dlpack(a), from_dlpack(b), from_dlpack(c))")),
-        ("tilelang.jit(out_idx=[-1])", ("kernel = k(a, b, c)", "out = kernel(x)")),
     ],
 )
 def test_a_kernel_of_python_has_the_lines_that_launch_it(
     mark: str, lines: tuple[str, ...], tmp_path: Path
 ) -> None:
-    path = file(tmp_path, f"@{mark}\ndef k(a, b, c):\n    c[0] = a[0]\n")
+    path = file(tmp_path, f"@{mark}\ndef k(a: array, b: float, c: array):\n    c[0] = a[0]\n")
     error = complaint(lambda: problem(f"{path}:k"))
     assert all(line in error.hint for line in ("try mine.py:run", *lines))
+    ast.parse(textwrap.dedent("    " + error.hint.partition("\n    ")[2]))
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ("", ("def run(A, B, C, N):", "        return k(N)(A, B, C)")),
+        ("(out_idx=[-1])", ("def run(A, B, N):", "        return k(N)(A, B)")),
+        ("(out_idx=[0, 2], target='c')", ("def run(B, N):", "        return k(N)(B)")),
+    ],
+)
+def test_what_makes_a_kernel_of_tilelang_has_the_lines_that_call_it(
+    options: str, lines: tuple[str, ...], tmp_path: Path
+) -> None:
+    inner = "    @T.prim_func\n    def main(A, B, C):\n        pass\n    return main\n"
+    path = file(tmp_path, f"@tilelang.jit{options}\ndef k(N, block=64):\n{inner}")
+    error = complaint(lambda: problem(f"{path}:k"))
+    assert all(line in error.hint.splitlines() for line in (f"    {lines[0]}", lines[1]))
 
 
 @pytest.mark.parametrize("indent", ["", "    "])

@@ -31,11 +31,12 @@ from workbench.study.workspace import find_workspace
 Tried = Callable[[Problem], Learned]
 
 
-def module(monkeypatch: Patch, name: str, **members: Any) -> None:
+def module(monkeypatch: Patch, name: str, **members: Any) -> ModuleType:
     """A stand-in for a package."""
     stand_in = ModuleType(name)
     vars(stand_in).update(members)
     monkeypatch.setitem(sys.modules, name, stand_in)
+    return stand_in
 
 
 # TVM FFI.
@@ -192,6 +193,95 @@ def test_a_function_of_cupy_gets_arrays(cupy: None, tmp_path: Path, tried: Tried
 def test_an_error_of_a_function_without_cupy_stays(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="no len"):
         given.call(lambda x: len(1), {"x": torch.ones(3)})  # type: ignore[arg-type]
+
+
+# CuTe DSL, TileLang.
+
+CUTE = """from cutlass import cute
+
+
+@cute.kernel
+def kernel(a):
+    pass
+
+
+@cute.jit
+def scaled(a, by: "Constexpr", out{stream}):
+    out[:] = a[:] * by
+    kernel(a).launch(grid=(1, 1, 1){given})
+"""
+
+
+@pytest.fixture
+def cute(monkeypatch: Patch) -> list[Any]:
+    """A stand-in for CuTe DSL; its streams of launches."""
+    streams: list[Any] = []
+    launched = SimpleNamespace(launch=lambda grid, stream: streams.append(stream))
+
+    class Array:
+        def __init__(self, tensor: Any, assumed_align: int) -> None:
+            assert assumed_align == given.ALIGNED
+            self.tensor = tensor
+
+        def __getitem__(self, index: Any) -> Any:
+            return self.tensor[index]
+
+        def __setitem__(self, index: Any, value: Any) -> None:
+            self.tensor[index] = value
+
+    def compiled(function: Any, a: Array, by: int, out: Array, stream: Any) -> Any:
+        return lambda a, out, stream: function(a, by, out, stream)
+
+    parts = {"jit": lambda function: function, "kernel": lambda _: lambda *values: launched}
+    cute = module(monkeypatch, "cutlass.cute", compile=compiled, **parts)
+    module(monkeypatch, "cutlass", cute=cute)
+    module(monkeypatch, "cutlass.cute.runtime", from_dlpack=Array)
+    module(monkeypatch, "cuda.bindings.driver", CUstream=lambda handle: f"stream {handle}")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=7))
+    return streams
+
+
+def test_a_function_of_cute_gets_tensors_by_dlpack(
+    cute: list[Any], tmp_path: Path, tried: Tried
+) -> None:
+    path = file(tmp_path, CUTE.format(stream=", stream", given=", stream=stream"))
+    inputs = ("a=randn(8)", "by=2", "out=zeros(8)")
+    found = problem(path, inputs=inputs, versus="torch.mul(a, by)")
+    assert "its function scaled(a, by, out)" in found.what
+    assert tried(found).failures == {}
+    assert {*cute} == {"stream 7"}
+
+
+def test_a_function_of_cute_without_a_stream_is_refused(cute: list[Any], tmp_path: Path) -> None:
+    path = file(tmp_path, CUTE.format(stream="", given=""))
+    error = complaint(lambda: problem(path, inputs=("a=randn(8)",)))
+    assert "scaled() takes no stream to launch on" in error.message
+    assert "def scaled(..., stream)" in error.hint
+
+
+TILELANG = """class tilelang:
+    class jit:
+        __hash__ = None
+
+        def __init__(self, function):
+            self.function = function
+
+        def __call__(self, *arguments):
+            self.function(*arguments)
+            return []
+
+
+@tilelang.jit
+def twice(A, B):
+    B.copy_(A * 2)
+"""
+
+
+def test_a_function_of_tilelang_gets_its_tensors(tmp_path: Path, tried: Tried) -> None:
+    """Its objects cannot be hashed, and give an empty list where they make nothing."""
+    inputs = ("A=randn(8)", "B=zeros(8)")
+    found = problem(file(tmp_path, TILELANG), inputs=inputs, versus="torch.mul(A, 2)")
+    assert tried(found).failures == {}
 
 
 # References on the CPU.

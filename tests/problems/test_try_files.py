@@ -894,7 +894,7 @@ def test_headers_come_from_other_folders(tmp_path: Path) -> None:
             "import triton\nfrom triton import language as tl\n@triton.jit\ndef k(x_ptr, n, "
             "B: tl.constexpr):\n    x = tl.load(x_ptr)\n",
             "no function that launches",
-            "k[(blocks,)](x_ptr, n, B=...)",
+            "k[(blocks,)](x_ptr, n, B)",
         ),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.errors import UsageError
@@ -18,19 +17,12 @@ STAND_IN = b"""class ChallengeBase:
 """
 
 
-@dataclass(frozen=True)
-class ChallengeBeside:
-    """``made`` is the expression of its inputs, ``reference`` what gives its result."""
-
-    made: str
-    reference: Versus
-
-
 def challenge_of(
     solution: Path, names: Sequence[str], outputs: Sequence[str] = ()
-) -> ChallengeBeside | None:
-    """The challenge of a function with these parameters, of which ``outputs`` are written; None
-    where there is none beside it. Raises UsageError for a file without a class that gives tests.
+) -> Versus | None:
+    """The reference, with inputs, of a function with these parameters, of which ``outputs`` are
+    written; None where there is none beside it. Raises UsageError for a file without a class that
+    gives tests.
     """
     path = solution.with_name(FILE)
     if not path.is_file():
@@ -43,12 +35,10 @@ def challenge_of(
         raise UsageError(f"{path} has no class with reference_impl()", hint=hint)
     base = next((p / BASE for p in path.parents if (p / BASE).is_file()), None)
     files = {BASE: base.read_bytes() if base else STAND_IN, "core/__init__.py": b""}
-    return ChallengeBeside(
-        f"_challenge.inputs({literal(names)}, {literal(outputs)}, generator)",
-        Versus(
-            f"{FILE}:{task}",
-            f'_challenge = given.Challenge(given.File(__file__, "{FILE}"), "{task}")',
-            "_challenge(inputs)",
-            files=together(path) | files,
-        ),
+    return Versus(
+        f"{FILE}:{task}",
+        f'_challenge = given.Challenge(given.File(__file__, "{FILE}"), "{task}")',
+        "_challenge(inputs)",
+        files=together(path) | files,
+        made=f"_challenge.inputs({literal(names)}, {literal(outputs)}, generator)",
     )

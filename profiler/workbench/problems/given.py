@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.problems.user_files import INIT, dotted, functions, package_root
+from workbench.study.python_kernels import STREAM, decorators
 from workbench.study.users_code import TooLong, in_words, line_in, time_limit
 from workbench.study.workspace import load_module
 from workbench.words import Inputs
@@ -112,7 +113,7 @@ def _runs(node: ast.stmt, defined: Mapping[str, ast.FunctionDef], lost: Collecti
     name = called.partition(".")[0]
     if called in _ENDS or any(n.id in lost for n in ast.walk(node) if isinstance(n, ast.Name)):
         return True
-    marks = [ast.unparse(mark) for mark in defined[name].decorator_list] if name in defined else []
+    marks = decorators(defined[name]) if name in defined else {}
     return name in defined and (
         _SCRIPT.match(name) is not None or any(b in m for b in _BENCHMARKS for m in marks)
     )
@@ -250,6 +251,45 @@ class Library(File):
         return library
 
 
+class Jitted:
+    """A function of CuTe DSL, called with tensors by DLPack and, where it takes a stream, torch's;
+    compiled once for the layouts and values of a call.
+    """
+
+    def __init__(self, file: File, name: str) -> None:
+        self.file, self.name = file, name
+        self._compiled: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        signature = inspect.signature(getattr(self.file, self.name))
+        taken = [p for p in signature.parameters.values() if not STREAM.search(str(p))]
+        return signature.replace(parameters=taken)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> None:
+        from cuda.bindings.driver import CUstream
+        from cutlass import cute
+        from cutlass.cute.runtime import from_dlpack
+
+        call = self.__signature__.bind(*arguments, **keywords)
+        call.apply_defaults()
+        layouts, values = [], call.arguments.copy()
+        for name, value in call.arguments.items():
+            layout = value
+            if _is_tensor(value):
+                layout = value.dtype, value.shape, value.stride()
+                values[name] = from_dlpack(value.detach(), assumed_align=ALIGNED)
+            layouts.append(layout)
+        function, key = getattr(self.file, self.name), tuple(layouts)
+        parameters = inspect.signature(function).parameters
+        for name in parameters.keys() - values.keys():
+            values[name] = CUstream(torch.cuda.current_stream().cuda_stream)
+        if key not in self._compiled:
+            self._compiled[key] = cute.compile(function, *(values[name] for name in parameters))
+        constant = {name for name, p in parameters.items() if "Constexpr" in str(p.annotation)}
+        self._compiled[key](**{n: v for n, v in values.items() if n not in constant})
+
+
 class Challenge:
     """A class of LeetGPU's form: its inputs for timing, and its reference."""
 
@@ -303,6 +343,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     return torch.compile(function)
 
 
+ALIGNED = 16  # bytes: what the widest load takes
 STRUCTURE = "structure"  # the input that tells how the others stand together
 RANGES = {
     "int8": 128,
@@ -582,6 +623,8 @@ def call(
             raise
         _needs_gradients.add(function)
         return call(function, inputs, data=data, some=some)
+    if isinstance(out, list) and not out:  # TileLang's result where it makes none
+        out = None
     return own_results(fresh if out is None and fresh else out, passed)
 
 
@@ -878,8 +921,15 @@ class Annotated(File):
         self.function = function
 
     def loaded(self) -> ModuleType:
-        """With a stand-in for nsight, which would start ncu by itself."""
-        sys.modules["nsight"] = StandIn("nsight")
+        """With a stand-in for nsight, which would start ncu: decorators and ranges do nothing."""
+        from unittest.mock import MagicMock
+
+        class StandIn(MagicMock):
+            def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+                is_decorator = len(arguments) == 1 and callable(arguments[0])
+                return arguments[0] if is_decorator else self
+
+        sys.modules["nsight"] = StandIn()
         return super().loaded()
 
     def setup(self, shape: Shape, generator: torch.Generator) -> Inputs:
@@ -927,22 +977,3 @@ class Annotated(File):
 def _bound(body: list[ast.stmt]) -> list[str]:
     names = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Name)]
     return list(dict.fromkeys(n.id for n in names if isinstance(n.ctx, ast.Store)))
-
-
-class StandIn(ModuleType):
-    """A module in which decorators and ranges do nothing, and everything else is there."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return StandIn(f"{self.__name__}.{name}")
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """A decorator gives its function; one with arguments, and a range, give this."""
-        return arguments[0] if len(arguments) == 1 and callable(arguments[0]) else self
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: object) -> None:
-        return None

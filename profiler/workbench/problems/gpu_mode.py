@@ -16,14 +16,14 @@ from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import (
     Versus,
-    bound,
     functions,
     literal,
-    parameters,
     parsed,
+    require_defined,
     with_references,
 )
 from workbench.study.files import read_text, require_readable, stands
+from workbench.study.python_kernels import parameters
 from workbench.words import OWN_EXTRA, Parameter
 
 TASK = "task.yml"
@@ -67,17 +67,9 @@ def read_gpu_mode(request: Request) -> Problem:
     sources = {REFERENCE: REFERENCE, **{file.name: file.source for file in task.files or ()}}
     files = _files(sources, folder, submission)
     reference = parsed(folder / sources[REFERENCE])
-    for function in (GENERATE, CHECK, KERNEL):
-        if function not in bound(reference):
-            raise UsageError(
-                f"{folder.name}/{REFERENCE} defines no {function}",
-                hint=f"a task has {GENERATE}(), {CHECK}() and the reference {KERNEL}()",
-            )
-    if ENTRY not in bound(parsed(submission)):
-        raise UsageError(
-            f"{submission.name} defines no {ENTRY}",
-            hint=f"a submission is a function {ENTRY}(data)",
-        )
+    hint = f"a task has {GENERATE}(), {CHECK}() and the reference {KERNEL}()"
+    require_defined(folder / sources[REFERENCE], (GENERATE, CHECK, KERNEL), hint)
+    require_defined(submission, [ENTRY], f"a submission is a function {ENTRY}(data)")
     names = literal(_unpacked(reference))
     reference_call = Versus(
         f"{REFERENCE}:{KERNEL}",

@@ -63,7 +63,7 @@ def read_host_function(request: Request) -> Problem:
     call = f"given.call(_given.{function}, inputs)"
     challenge = None if by_name else challenge_of(path, names, outputs)
     if challenge is not None:
-        made, theirs = challenge.made, [challenge.reference]
+        made, theirs = challenge.made, [challenge]
     else:
         if missing := [name for name in names if name not in by_name]:
             raise UsageError(
@@ -87,7 +87,7 @@ def read_host_function(request: Request) -> Problem:
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
-        loads=challenge.reference.loads if challenge else "",
+        loads=challenge.loads if challenge else "",
         made=made,
         expression="",
         baseline=calling(f"{path.name}:{function}", loads, call),

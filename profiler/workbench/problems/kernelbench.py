@@ -12,15 +12,15 @@ from workbench.problems.problem import Format, Problem, Request, calling, requir
 from workbench.problems.python_function import called_of
 from workbench.problems.user_files import (
     Versus,
-    bound,
     classes,
     functions,
     gathered,
     literal,
-    parameters,
     parsed,
+    require_defined,
     with_references,
 )
+from workbench.study.python_kernels import parameters
 
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
 
@@ -48,11 +48,8 @@ def read_kernelbench(request: Request) -> Problem:
     loads = model
     if request.solution is not None:
         solution = require(request.solution, "file")
-        if NEW not in bound(parsed(solution)):
-            raise UsageError(
-                f"{solution.name} defines no {NEW}",
-                hint=f"a solution of a KernelBench problem is a class {NEW}(nn.Module)",
-            )
+        hint = f"a solution of a KernelBench problem is a class {NEW}(nn.Module)"
+        require_defined(solution, [NEW], hint)
         theirs, others = gathered(solution)
         files |= others
         loads = f'_model = given.Network(\n    {load}, given.File(__file__, "{theirs}")\n)'

@@ -25,33 +25,25 @@ from workbench.problems.user_files import (
     functions,
     is_plain,
     literal,
-    parameters,
     parsed,
     read_input,
     study_name,
     together,
     with_references,
 )
+from workbench.study.python_kernels import decorators, marked, parameters
 from workbench.study.users_code import users_code
 
 MOST_CONFIGS = 8
+KERNEL = ("nsight.analyze.kernel", "analyze.kernel")
 FILE = "_given"
 TYPES = {name: f"torch.{name}" for name in (*DTYPES, "half", "float", "double")}
-
-
-def decorator(node: ast.FunctionDef) -> ast.expr | None:
-    """``@nsight.analyze.kernel``, with or without arguments."""
-    for candidate in node.decorator_list:
-        called = candidate.func if isinstance(candidate, ast.Call) else candidate
-        if ast.unparse(called) in ("nsight.analyze.kernel", "analyze.kernel"):
-            return candidate
-    return None
 
 
 def is_of(request: Request) -> bool:
     if request.source.suffix != ".py":
         return False
-    return any(decorator(node) is not None for node in functions(parsed(request.source)).values())
+    return any(marked(node, *KERNEL) for node in functions(parsed(request.source)).values())
 
 
 def read_nsight_python(request: Request) -> Problem:
@@ -94,7 +86,7 @@ def read_nsight_python(request: Request) -> Problem:
 
 
 def _pick(request: Request, path: Path, tree: ast.Module) -> ast.FunctionDef:
-    decorated = {n: node for n, node in functions(tree).items() if decorator(node) is not None}
+    decorated = {n: node for n, node in functions(tree).items() if marked(node, *KERNEL)}
     if request.function:
         if request.function not in decorated:
             raise unknown(f"function for nsight-python in {path.name}", request.function, decorated)
@@ -108,8 +100,8 @@ def _pick(request: Request, path: Path, tree: ast.Module) -> ast.FunctionDef:
 
 
 def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:
-    mark = decorator(node)
-    words = mark.keywords if isinstance(mark, ast.Call) else []
+    marks = decorators(node)
+    words = (word for mark in KERNEL for word in marks.get(mark, ()))
     return next((word.value for word in words if word.arg == name), None)
 
 

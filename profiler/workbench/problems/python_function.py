@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,48 +24,32 @@ from workbench.problems.user_files import (
     functions,
     gathered,
     literal,
-    parameters,
     parsed,
     plain_value,
     read_input,
-    required_parameters,
     with_references,
 )
 from workbench.study.files import stands
 from workbench.study.front_ends import how_to_install
+from workbench.study.python_kernels import (
+    CUTE,
+    STREAM,
+    TILELANG,
+    imports_of,
+    is_kernel,
+    launched,
+    marked,
+    parameters,
+    required_parameters,
+)
 from workbench.words import Parameter
 
 INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
-JIT = (
-    *("triton.jit", "jit", "triton.autotune", "triton.heuristics"),
-    *("cuda.jit", "ct.kernel", "cute.kernel", "cute.jit", "wp.kernel", "tilelang.jit"),
-)
 FILE = "_given"
 LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
 WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
 MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
-# By decorator: the call that launches, what makes an array of a tensor, and a line before it.
-STREAM = "torch.cuda.current_stream()"
-LAUNCHES = {
-    "triton": ("{kernel}[(blocks,)]({names})", "", "import torch"),
-    "ct.": (f"ct.launch({STREAM}, (blocks,), {{kernel}}, ({{names}}))", "", "import torch"),
-    "wp.": (
-        "wp.launch({kernel}, dim={out}.numel(), inputs=[{names}], "
-        f"stream=wp.stream_from_torch({STREAM}))",
-        "wp.from_torch",
-        "wp.init()",
-    ),
-    "cute.": ("{kernel}({names})", "from_dlpack", "from cutlass.cute.runtime import from_dlpack"),
-    "tilelang.": ("out = kernel(x)", "", "kernel = {kernel}({names})"),
-    "": ("{kernel}[grid, block]({names})", "", "import torch"),
-}
-LAUNCHED = """add these lines, and try {file}:run
-    {before}
-    def run({x}):
-        {out} = torch.empty_like({first})
-        {call}
-        return {out}"""
 
 
 def read_python_function(request: Request) -> Problem:
@@ -84,24 +67,20 @@ def read_python_function(request: Request) -> Problem:
 def require_imports(path: Path, then: str) -> None:
     """Raises EnvironmentLacks for the first import at the top of a file that nothing provides."""
     beside = {p.stem for folder in (path.parent, *path.parents[:3]) for p in folder.glob("*")}
-    for node in parsed(path).body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            first, local = node.module.partition(".")[0], path.parents[node.level - 1]
-            if not any(stands(local / name) for name in (first, f"{first}.py")):
-                raise EnvironmentLacks(
-                    f"{path.name} imports .{node.module}, which is not there",
-                    hint=f"build the package first: what it builds is .{node.module}{then}",
-                )
-        for name in names:
-            first = name.partition(".")[0]
-            if first not in (*beside, *WITH_TORCH, *sys.modules) and not find_spec(first):
-                raise EnvironmentLacks(
-                    f"{path.name} imports {name}, which is not installed here",
-                    hint=f"{how_to_install(name)}{then}",
-                )
+    for level, name, _ in imports_of(parsed(path).body):
+        first = name.partition(".")[0]
+        local = [path.parents[level - 1] / end for end in (first, f"{first}.py") if level and name]
+        if local and not any(map(stands, local)):
+            raise EnvironmentLacks(
+                f"{path.name} imports .{name}, which is not there",
+                hint=f"build the package first: what it builds is .{name}{then}",
+            )
+        is_here = first in (*beside, *WITH_TORCH, *sys.modules)
+        if not (level or is_here or find_spec(first)):
+            raise EnvironmentLacks(
+                f"{path.name} imports {name}, which is not installed here",
+                hint=f"{how_to_install(name)}{then}",
+            )
 
 
 def _read(request: Request) -> Problem:
@@ -117,6 +96,8 @@ def _read(request: Request) -> Problem:
     in_class = classes(tree).get(function.partition(".")[0])
     if in_class is not None:
         node, constructor = called_of(in_class)
+    if node is not None and marked(node, CUTE):
+        without_stream(path, node)
     names = parameters(node) if node else []
     if function in USUAL and not (made or has_inputs):
         challenge = challenge_of(path, names)
@@ -143,6 +124,11 @@ def _read(request: Request) -> Problem:
     if constructor is not None:
         load += f"\n_layer = given.Layer({FILE}, {literal(function)}, {literal(settings)})"
         target = "_layer"
+    elif node is not None and marked(node, CUTE):
+        load += f"\n_jitted = given.Jitted({FILE}, {literal(function)})"
+        target = "_jitted"
+    elif node is not None and marked(node, TILELANG):
+        target += ".__call__"  # which can be hashed
     call = f"given.call({target}, inputs)"
     call_compiled = f"given.call(given.compiled({target}), inputs)"
     compiled = Versus(f"torch.compile of {function}", load, call_compiled)
@@ -161,31 +147,26 @@ def _read(request: Request) -> Problem:
         title=f"{function} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
-        loads=load,
+        loads=f"{load}\n{challenge.loads}" if challenge else load,
         made=challenge.made if challenge else f"{drawn} | {made_text(taken)}" if taken else drawn,
         expression=call,
         baseline=calling(f"{path.name}:{function}", load, call),
         itself=True,
     )
-    if challenge is not None:
-        theirs, has_own = challenge.reference, True
-        problem = replace(
-            problem,
-            loads=f"{load}\n{theirs.loads}",
-            expression=theirs.expression,
-            against=theirs.called,
-            itself=False,
-        )
-    return with_references(problem, request, [theirs] if has_own else [], compiled)
+    references = [challenge] if challenge else [theirs] if has_own else []
+    return with_references(problem, request, references, compiled)
 
 
 def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     defined = functions(tree)
-    candidates = [
+    called = [
         name
         for name, node in defined.items()
         if not name.startswith("_") and name not in NOT_TRIED and not is_kernel(node)
     ]
+    candidates = [name for name in called if not marked(defined[name], CUTE, TILELANG)]
+    if all(name.startswith(MEASURING) for name in candidates):
+        candidates = called
     if wanted:
         return named(path, tree, wanted, candidates)
     of_torch = [
@@ -209,7 +190,7 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     if kernels := [node for node in defined.values() if is_kernel(node)]:
         raise UsageError(
             f"{path.name} has no function that launches its kernels",
-            hint=launched(path, kernels[-1]),
+            hint=launched(path.name, kernels[-1]),
         )
     for node in loaded(ast.walk(tree)):
         target = ast.unparse(node.targets[0])
@@ -241,7 +222,7 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
         other = f"name that function: {', '.join(candidates)}" if candidates else ""
         raise UsageError(
             f"{path.name}:{wanted} is a kernel, which a function of Python launches",
-            hint=other or launched(path, kernel),
+            hint=other or launched(path.name, kernel),
         )
     name, _, attribute = wanted.partition(".")
     if attribute and name in (ast.unparse(node.targets[0]) for node in loaded(tree.body)):
@@ -259,20 +240,6 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
     if wanted not in bound(tree):
         raise unknown(f"function of {path.name}", wanted, candidates)
     return wanted
-
-
-def launched(path: Path, kernel: ast.FunctionDef) -> str:
-    """Return the function to write for a kernel that none launches."""
-    marks = " ".join(map(ast.unparse, kernel.decorator_list))
-    call, array, before = next(lines for mark, lines in LAUNCHES.items() if mark in marks)
-    args = kernel.args.args
-    constant = [a.annotation is not None and "constexpr" in ast.unparse(a.annotation) for a in args]
-    names = [f"{a.arg}=..." if c else a.arg for a, c in zip(args, constant, strict=True)]
-    inputs, out = (names[:-1], names[-1]) if array and names[1:] else (["x"], "out")
-    words = {"file": path.name, "kernel": kernel.name, "x": ", ".join(inputs), "out": out}
-    words["names"] = ", ".join(f"{array}({name})" if array else name for name in names)
-    text = LAUNCHED.replace("{call}", call).replace("{before}", before)
-    return text.format(first=inputs[0], **words)
 
 
 def _launches(node: ast.FunctionDef) -> bool:
@@ -303,9 +270,17 @@ def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | No
     return methods["forward"], methods["__init__"] if is_module else None
 
 
-def is_kernel(node: ast.FunctionDef) -> bool:
-    """Whether a decorator makes it a kernel, which only a launch can call."""
-    return any(ast.unparse(mark).partition("(")[0] in JIT for mark in node.decorator_list)
+def without_stream(path: Path, node: ast.FunctionDef) -> None:
+    """Take out the parameter for a stream, which a call is given. Raises UsageError for a function
+    that launches without one: CUDA's default stream cannot be captured.
+    """
+    taken = [a for a in node.args.args if not STREAM.search(ast.unparse(a))]
+    if taken == node.args.args and _launches(node):
+        raise UsageError(
+            f"{path.name}:{node.lineno}: {node.name}() takes no stream to launch on",
+            hint=f"def {node.name}(..., stream), and .launch(..., stream=stream): torch's is given",
+        )
+    node.args.args = taken
 
 
 def require_inputs(
@@ -349,17 +324,14 @@ def require_inputs(
 def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
     """Read the shape from the defaults of ``inputs(rows=4096)``."""
     names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
-    values = dict(zip(names, map(plain_value, defaults), strict=False))
-    lacking = [name for name in names if values.get(name) is None]
-    if lacking or len(names) != len(defaults):
-        what = f"the default of '{''.join(lacking[:1])}' in inputs() is no number or text"
-        if len(names) != len(defaults):
-            what = "inputs() has a parameter without a default"
+    values = dict(zip(reversed(names), map(plain_value, reversed(defaults)), strict=False))
+    shape = {name: value for name in names if (value := values.get(name)) is not None}
+    if lacking := [name for name in names if name not in shape]:
         raise UsageError(
-            f"{path}:{node.lineno}: {what}",
+            f"{path}:{node.lineno}: the default of '{lacking[0]}' in inputs() is no number or text",
             hint="such as def inputs(rows=4096): the defaults are the shape that is tried",
         )
-    return {name: value for name, value in values.items() if value is not None}
+    return shape
 
 
 def made_text(made: Sequence[Made]) -> str:

@@ -19,6 +19,7 @@ from workbench.errors import EnvironmentLacks, UsageError, nearest
 from workbench.problems.problem import STUDY_FILE, Problem, Request, calling, require, split
 from workbench.study.files import no_file, read_text, readable_text, require_readable, stands
 from workbench.study.front_ends import how_to_install
+from workbench.study.python_kernels import imports_of
 from workbench.study.workspace import folder_name
 from workbench.words import Parameter
 
@@ -260,7 +261,7 @@ def gathered(path: Path) -> tuple[str, dict[str, bytes]]:
         levels = max((n.count("../") for n in included if n.startswith("../")), default=0)
         root = path.parents[min(levels, len(path.parents) - 1)]
         return path.relative_to(root).as_posix(), together(path, root)
-    imports = list(_imports(parsed(path)))
+    imports = list(imports_of(ast.walk(parsed(path))))
     levels = max((level for level, _, _ in imports), default=0)
     root = package_root(path)
     package = path.relative_to(root).parts[0]
@@ -345,7 +346,7 @@ def _named(file: Path, top: Path, name: str) -> Iterator[str]:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return
-    for level, module, names in _imports(tree):
+    for level, module, names in imports_of(ast.walk(tree)):
         up = "../" * (level - 1)
         starts = [beside + up] if level else dict.fromkeys(("", beside))
         for start in starts:
@@ -357,15 +358,6 @@ def _named(file: Path, top: Path, name: str) -> Iterator[str]:
                 yield f"{base}/{INIT}"
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[int, str, list[str]]]:
-    """Dots before it, module and names of every import."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((0, alias.name, []) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield node.level, node.module or "", [alias.name for alias in node.names]
-
-
 def study_name(text: str) -> str:
     """A name that a folder and a table can have."""
     return folder_name([re.sub(r"[^\w]+", "_", text).strip("_").lower() or "kernel"])
@@ -373,6 +365,12 @@ def study_name(text: str) -> str:
 
 def functions(tree: ast.Module) -> dict[str, ast.FunctionDef]:
     return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def require_defined(path: Path, names: Iterable[str], hint: str) -> None:
+    """Raises UsageError for a name that the top of a file does not bind."""
+    if missing := [name for name in names if name not in bound(parsed(path))]:
+        raise UsageError(f"{path.name} defines no {missing[0]}", hint=hint)
 
 
 def classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
@@ -390,19 +388,6 @@ def bound(tree: ast.Module) -> set[str]:
     return names
 
 
-def parameters(node: ast.FunctionDef) -> list[str]:
-    every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-    return [argument.arg for argument in every]
-
-
-def required_parameters(node: ast.FunctionDef) -> list[str]:
-    names, arguments = parameters(node), node.args
-    positional = len(names) - len(arguments.kwonlyargs)
-    named = zip(names[positional:], arguments.kw_defaults, strict=True)
-    required = names[: positional - len(arguments.defaults)]
-    return [*required, *(name for name, default in named if default is None)]
-
-
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried
 
 
@@ -410,7 +395,7 @@ COMPILE = "compile"  # torch.compile of the format's own reference, or of what i
 class Versus:
     """``called`` is how a reader knows it; ``loads`` are lines of a module that calls it, and
     ``expression`` the call of the dict ``inputs`` then. ``name``: of the module, "" for one after
-    what it is called.
+    what it is called. ``made`` is the expression of its inputs, where it gives them.
     """
 
     called: str
@@ -418,6 +403,7 @@ class Versus:
     expression: str
     name: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
+    made: str = ""
 
 
 def with_references(
@@ -453,7 +439,8 @@ def with_references(
         return problem
     first = references[0]
     if first is not compiled:
-        loads = "\n".join(dict.fromkeys(filter(None, (problem.loads, first.loads))))
+        more = "" if first.loads in problem.loads else first.loads
+        loads = f"{problem.loads}\n{more}".strip()
         problem = replace(problem, loads=loads, expression=first.expression, itself=False)
     return replace(problem, against=first.called)
 

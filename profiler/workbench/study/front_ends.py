@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.files import readable_text
+from workbench.study.python_kernels import decorators, imports_of, parameters
 
 
 @dataclass(frozen=True)
@@ -170,40 +172,36 @@ def has_own_streams(paths: Iterable[Path]) -> bool:
 
 def require_configuration(name: str, text: str) -> None:
     """Raises UsageError for a file with a kernel of Helion that has no fixed configuration."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    for node in ast.walk(tree):
-        for made in getattr(node, "decorator_list", ()):
-            called = made.func if isinstance(made, ast.Call) else made
-            words = made.keywords if isinstance(made, ast.Call) else []
-            sets = {word.arg for word in words} & {"config", "configs", None}
-            sets |= {word.arg for word in words if ast.unparse(word.value) == "'none'"}  # effort
-            if ast.unparse(called) == "helion.kernel" and not sets:
-                raise UsageError(
-                    f"{name}:{made.lineno}: helion.kernel is given no configuration, and would "
-                    "search for one for minutes in every process",
-                    hint="helion.kernel(config=helion.Config(...)), with what its autotuner chose",
-                )
+    for node in _nodes(text):
+        words = decorators(node).get("helion.kernel")
+        sets = {word.arg for word in words or ()} & {"config", "configs", None}
+        sets |= {word.arg for word in words or () if ast.unparse(word.value) == "'none'"}  # effort
+        if words is not None and not sets:
+            raise UsageError(
+                f"{name}:{node.decorator_list[0].lineno}: helion.kernel is given no configuration, "
+                "and would search for one for minutes in every process",
+                hint="helion.kernel(config=helion.Config(...)), with what its autotuner chose",
+            )
 
 
 def tuned_in_place(text: str) -> str:
     """The kernel of Triton that adds to its output by atomics and is autotuned without a reset:
     every configuration that is timed adds to it; "" for none.
     """
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return ""
-    for node in ast.walk(tree):
-        for made in getattr(node, "decorator_list", ()):
-            if isinstance(made, ast.Call) and ast.unparse(made.func).endswith("autotune"):
-                keywords = {k.arg for k in made.keywords}
-                resets = keywords & {"reset_to_zero", "restore_value", "pre_hook"}
-                if not resets and ".atomic_" in ast.unparse(node):
-                    return str(getattr(node, "name", ""))
+    for node in _nodes(text):
+        for made, words in decorators(node).items():
+            resets = {word.arg for word in words} & {"reset_to_zero", "restore_value", "pre_hook"}
+            if made.endswith("autotune") and not resets and ".atomic_" in ast.unparse(node):
+                return str(getattr(node, "name", ""))
     return ""
+
+
+def _nodes(text: str) -> list[Any]:
+    """All nodes of a text in Python, none of another."""
+    try:
+        return list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError):
+        return []
 
 
 def _within(name: str, module: str) -> bool:
@@ -217,22 +215,15 @@ def _named(path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
 @lru_cache(maxsize=TEXTS)
 def imported(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Modules that a text in Python imports, and what is taken out of them, with dots."""
-    try:
-        nodes = list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return (), ()
     modules: list[str] = []
     parts: list[str] = []
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            modules += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            modules.append(node.module)
-            parts += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            # Wherever it stands: decorators are no calls.
-            name = f"{node.value.id}.{node.attr}"
-            parts += [name] if name == TORCH_COMPILE else []
+    nodes = _nodes(text)
+    for level, module, names in imports_of(nodes):
+        if module and not level:
+            modules.append(module)
+            parts += [f"{module}.{name}" for name in names]
+    attributes = (ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute))
+    parts += [name for name in attributes if name == TORCH_COMPILE]  # also as a decorator
     return tuple(modules), tuple(parts)
 
 
@@ -276,10 +267,8 @@ def _of(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _of_function(function: Function) -> Iterator[tuple[int, str]]:
-    for decorator in function.decorator_list:
-        made = decorator.func if isinstance(decorator, ast.Call) else decorator
-        if _last(made) in CACHES:
-            yield function.lineno, f"{function.name}() is cached"
+    if any(name.rpartition(".")[2] in CACHES for name in decorators(function)):
+        yield function.lineno, f"{function.name}() is cached"
     for default in [*function.args.defaults, *function.args.kw_defaults]:
         if isinstance(default, ast.Dict | ast.List | ast.Set):
             yield function.lineno, f"{function.name}() has a default that can be changed"
@@ -300,9 +289,8 @@ def _of_function(function: Function) -> Iterator[tuple[int, str]]:
 
 
 def _bound(function: Function) -> set[str]:
-    arguments = function.args
-    names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
-    names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None}
+    names = {*parameters(function)}
+    names |= {a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None}
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)

@@ -107,7 +107,8 @@ BESIDE_HINT = "a variant is measured beside others: it leaves them and what meas
 STREAM_HINT = (
     "all of its work belongs on torch.cuda.current_stream(): CuPy launches there inside "
     "`with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)`, Numba on "
-    "numba.cuda.external_stream(torch.cuda.current_stream().cuda_stream)"
+    "numba.cuda.external_stream(torch.cuda.current_stream().cuda_stream), CuTe DSL by "
+    ".launch(..., stream=stream)"
 )
 
 
