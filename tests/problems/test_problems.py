@@ -1246,14 +1246,42 @@ def test_what_a_class_lacks_is_named(tmp_path: Path) -> None:
 def test_the_code_cells_of_a_notebook_are_a_file(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     sources = ["import torch\n%matplotlib inline\n!pip list", "%%bash\nls", [SOFTMAX]]
-    cells = [{"cell_type": "code", "source": source} for source in sources]
-    cells.append({"cell_type": "markdown", "source": "# A title"})
-    path = tmp_path / "My notes.ipynb"
-    path.write_text(json.dumps({"cells": cells}))
-    script = as_script(path)
-    assert script.read_text() == f"import torch\n\n\n\n{SOFTMAX}"
-    found = problem(f"{script}:softmax", inputs=("x=randn(8)",))
+    path = notebook(tmp_path, sources)
+    script, function = as_script(path, "softmax")
+    assert script.read_text() == f"import torch\n\n\n{SOFTMAX}"
+    found = problem(f"{script}:{function}", inputs=("x=randn(8)",))
     assert found.what == "my_notes.py, a Python function: its function softmax(x)"
     path.write_text("[]")
     assert "is no notebook" in complaint(lambda: as_script(path)).message
-    assert as_script(tmp_path) == tmp_path
+    assert as_script(tmp_path) == (tmp_path, "")
+
+
+def notebook(folder: Path, sources: list[Any], counts: tuple[int | None, ...] = ()) -> Path:
+    cells: list[dict[str, Any]] = [{"cell_type": "code", "source": source} for source in sources]
+    for cell, count in zip(cells, counts, strict=False):
+        cell["execution_count"] = count
+    path = folder / "My notes.ipynb"
+    cells.insert(1, {"cell_type": "markdown", "source": "# A title"})
+    path.write_text(json.dumps({"cells": cells}))
+    return path
+
+
+SECOND = "def softmax(x): return x\ndef other(x): return x\n"
+
+
+@pytest.mark.parametrize("counts", [(), (None, 5, 9, None)])
+def test_a_cell_of_a_notebook_is_named_by_its_number(
+    counts: tuple[int | None, ...], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    sources = ["%%bash\nls", f"import torch\n!ls\n{SOFTMAX}", SECOND, "def late(x): return x"]
+    path = notebook(tmp_path, sources, counts)
+    numbers = counts or (1, 2, 3, 4)
+    script, function = as_script(path, str(numbers[1]))
+    assert function == "softmax"
+    assert "other" not in script.read_text()  # a later cell defines softmax anew
+    error = complaint(lambda: as_script(path, str(numbers[2])))
+    assert error.message == "My notes.ipynb has several functions: softmax, other"
+    error = complaint(lambda: as_script(path, "7"))
+    assert error.message == "My notes.ipynb has no one cell 7"
+    assert error.hint == f"its cells: {', '.join(str(n) for n in numbers if n)}"

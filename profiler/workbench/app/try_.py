@@ -22,7 +22,8 @@ from workbench.judge.ladder import Ablation, Row
 from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
-from workbench.problems.user_files import study_name
+from workbench.problems.python_function import pick
+from workbench.problems.user_files import parsed, study_name
 from workbench.run import machine
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed, Learned
@@ -237,11 +238,11 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     Where there is no GPU, it is called on the CPU. Raises WorkbenchError for all that is wrong with
     the source or the options.
     """
-    path, function = split(str(source))
+    path, function = as_script(*split(str(source)))
     named = {name: getattr(asked, name) for name in (*detect.OPTIONS, "versus")}
     named = {n: tuple(value) if isinstance(value, list) else value for n, value in named.items()}
     there = executor.at_once
-    request = Request(as_script(path), function, name=asked.keep, elsewhere=there, **named)
+    request = Request(path, function, name=asked.keep, elsewhere=there, **named)
     destination = require_free(asked.keep, asked.project) if asked.keep else None
     problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
     root = asked.folder or scratch(request, problem)
@@ -257,26 +258,42 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     return replace(done, kept=kept(done, destination)) if destination else done
 
 
-def as_script(path: Path) -> Path:
-    """The code cells of a notebook as a file of Python in the user's cache; another file itself.
-    Raises UsageError for what is no notebook.
+def as_script(path: Path, wanted: str = "") -> tuple[Path, str]:
+    """The code cells of a notebook as a file of Python in the user's cache, and a function in it;
+    another file itself.
+
+    Where a cell is ``wanted`` by its number, those up to it, and its own function. The number is
+    that of ``In [3]``; in a notebook that was not run, its place among the code cells. Raises
+    UsageError for what is no notebook, or no cell with a function to try.
     """
     if path.suffix != ".ipynb" or not path.is_file():
-        return path
+        return path, wanted
     try:
-        cells = json_data(contents(path))["cells"]
-        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        cells = [cell for cell in json_data(contents(path))["cells"] if cell["cell_type"] == "code"]
+        texts = ["".join(cell["source"]) for cell in cells]
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{path} is no notebook: {error}", hint="name one of Jupyter") from None
-    python = (text for text in texts if not text.lstrip().startswith("%%"))
-    lines = "\n\n".join(python).splitlines()
-    kept = ("" if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
-    data = "".join(f"{line}\n" for line in kept).encode()
+    if wanted.isdecimal():
+        numbers = [cell.get("execution_count") for cell in cells]
+        numbers = numbers if any(numbers) else [*range(1, len(cells) + 1)]
+        if numbers.count(int(wanted)) != 1:
+            listed = ", ".join(str(number) for number in numbers if number)
+            raise UsageError(f"{path.name} has no one cell {wanted}", hint=f"its cells: {listed}")
+        del texts[numbers.index(int(wanted)) + 1 :]
+    kept = []
+    for text in texts:
+        lines = [] if text.lstrip().startswith("%%") else text.splitlines()
+        python = ("" if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
+        kept.append("".join(f"{line}\n" for line in python))
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
     script = cache() / "notebooks" / name / f"{study_name(path.stem)}.py"
     script.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(script, data)
-    return script
+    write_bytes(script, "".join(kept).encode())
+    if wanted.isdecimal():
+        tree, above = parsed(script), "".join(kept[:-1]).count("\n")
+        tree.body = [node for node in tree.body if node.lineno > above]
+        wanted = pick(path, tree, "")
+    return script, wanted
 
 
 def scratch(request: Request, problem: Problem) -> Path:

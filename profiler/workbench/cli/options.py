@@ -164,7 +164,7 @@ class TryOptions(Briefed):
     Example: workbench try tests/problems/examples/row_softmax.py --vs torch.softmax
     """
 
-    source: str = argument("FILE[:FUNCTION]", "File, and its function.")
+    source: str = argument("FILE[:FUNCTION]", "File, and its function, or a cell's number.")
     arguments: list[str] | None = argument(
         "[-- ARGUMENTS]", "What a script reads of sys.argv while it is imported.", default=None
     )
