@@ -274,8 +274,9 @@ class Worker:
                 allowed = self.allowed(limit_seconds)
                 size, largest = self.memory()
                 if size > most and largest in self.comparing:  # the worker tells of its end
-                    self.tell_lines()
                     with suppress(ProcessLookupError):
+                        os.kill(largest, WHERE)
+                        exit_code(self.process, DUMP_SECONDS)
                         os.kill(largest, signal.SIGKILL)
                     continue
                 too_large = most if size > most else 0
