@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import addressof, c_char
+from itertools import accumulate
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
@@ -91,9 +92,7 @@ class SharedMemory:
 
     def places(self, told: Revealed) -> list[torch.Tensor]:
         sizes = [size_of(layout) for layout in told.layouts]
-        ends = [0]
-        for size in sizes:
-            ends.append(ends[-1] + -(-size // APART) * APART)
+        ends = [*accumulate((-(-size // APART) * APART for size in sizes), initial=0)]
         if min(sizes, default=0) < 0 or ends[-1] > len(self.memory):
             raise NoResult(f"its outputs have {ends[-1] / 1e9:.0f} GB, more than memory holds")
         self.pin(ends[-1])
@@ -172,8 +171,8 @@ class CheckPipes:
         def show(outputs: Outputs) -> None:
             told = self.memory.put(outputs)
             self.tell(name, Showing(told))
-            if not self.heard(name):  # it could not be taken
-                raise Unasked
+            if not self.heard(name):  # it could not be taken, so that the check has failed
+                os._exit(0)
 
         answer: CallsRefused | Ended
         handed: Inputs = self.memory.get(draw.handed).tensors if draw.handed else {}
@@ -214,7 +213,7 @@ class CheckPipes:
                     self.end(name)  # what it would show next is nobody's answer
                     raise
                 pipe.send_bytes(b"taken")
-        except ConnectionError:
+        except (EOFError, ConnectionError):
             raise Gone from None
         if isinstance(answer, Ended):
             return answer.made
@@ -237,10 +236,6 @@ def or_ended() -> Iterator[None]:
         os._exit(NOBODY_ASKS)
 
 
-class Unasked(Exception):
-    """Nobody takes what the process of a variant shows: its check has failed."""
-
-
 class Gone(Exception):
     """The process of the variant has ended, and others tell how."""
 
@@ -248,7 +243,5 @@ class Gone(Exception):
 def received(pipe: Connection) -> Showing | Ended | CallsRefused:
     try:
         return msgspec.json.decode(pipe.recv_bytes(MOST_TOLD), type=Showing | Ended | CallsRefused)
-    except EOFError:
-        raise Gone from None
     except (msgspec.DecodeError, RecursionError):
         raise ToolFailed("its process does not say what its calls gave") from None

@@ -252,7 +252,6 @@ class JobWorker:
         other, until one takes long: not all code is as fast as torch's. Raises EnvironmentLacks
         there for CUDA C.
         """
-        from workbench.run.worker.checking import Unasked
         from workbench.run.worker.correctness import make_calls
         from workbench.run.worker.timing.graphs import capture_stream
 
@@ -271,7 +270,7 @@ class JobWorker:
                 with limited(CPU_SECONDS) if on_cpu else nullcontext():
                     for draw in draws:
                         self.ends.answer(name, draw, calls)
-            except (OutOfTime, Unasked):
+            except OutOfTime:
                 return
             except Exception as error:
                 raise self.failing_at(shape, error) from error
