@@ -8,7 +8,7 @@ namespace ffi = tvm::ffi;
 static void launch(int64_t kernel, int64_t device, int64_t stream, const ffi::Bytes& where,
                    const ffi::Bytes& words) {
   const char* why = workbench_launch(
-      reinterpret_cast<const WorkbenchKernel*>(kernel), static_cast<int>(device),
+      reinterpret_cast<WorkbenchKernel*>(kernel), static_cast<int>(device),
       reinterpret_cast<cudaStream_t>(stream), reinterpret_cast<const int*>(where.data()),
       reinterpret_cast<const int64_t*>(words.data()));
   if (why) TVM_FFI_THROW(RuntimeError) << why;

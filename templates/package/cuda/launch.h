@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <type_traits>
 #include <vector>
@@ -14,6 +13,7 @@
 struct WorkbenchKernel {
   const char* kinds;  // first: cuda.py reads it
   const void* function;
+  int shared[64];  // by device, the most bytes of a block that were allowed
 };
 
 #define WORKBENCH_EXPORTED __attribute__((visibility("default"), used))
@@ -35,25 +35,12 @@ WorkbenchKernel described(void (*function)(Parameters...)) {
   return {kinds, reinterpret_cast<const void*>(function)};
 }
 
-// More than 48 KiB of a block's shared memory is allowed once: another thread may launch with less.
-inline cudaError_t allow(const void* function, int device, int shared) {
-  static std::mutex mutex;
-  static std::map<std::pair<const void*, int>, int> allowed;
-  const std::lock_guard<std::mutex> lock(mutex);
-  int& most = allowed[{function, device}];
-  if (shared <= most) return cudaSuccess;
-  const auto status =
-      cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  if (status == cudaSuccess) most = shared;
-  return status;
-}
-
 }  // namespace workbench_package
 
 // where: grid, block, bytes of shared memory, early start, cooperative, carveout. words has eight
 // bytes for each argument, of a struct its address on the host. Returns what failed, null for nothing.
 extern "C" WORKBENCH_EXPORTED inline const char* workbench_launch(
-    const WorkbenchKernel* kernel, int device, cudaStream_t stream, const int* where,
+    WorkbenchKernel* kernel, int device, cudaStream_t stream, const int* where,
     const int64_t* words) {
   std::vector<void*> arguments(strlen(kernel->kinds));
   for (size_t i = 0; i < arguments.size(); ++i)
@@ -70,8 +57,13 @@ extern "C" WORKBENCH_EXPORTED inline const char* workbench_launch(
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 2;
+  static std::mutex mutex;  // what is allowed only grows: another thread may launch with less
   auto status = cudaSetDevice(device);
-  if (!status) status = workbench_package::allow(kernel->function, device, where[6]);
+  if (const std::lock_guard<std::mutex> lock(mutex); !status && where[6] > kernel->shared[device]) {
+    status = cudaFuncSetAttribute(
+        kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, where[6]);
+    if (!status) kernel->shared[device] = where[6];
+  }
   if (!status && where[9] >= 0)
     status = cudaFuncSetAttribute(
         kernel->function, cudaFuncAttributePreferredSharedMemoryCarveout, where[9]);
