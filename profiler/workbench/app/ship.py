@@ -284,8 +284,7 @@ def moved(name: str, text: str) -> str:
             hint="what does: from workbench import cuda, Shape, Tolerance, Work; and of `try`, "
             "a Python function with inputs() or --input",
         )
-    pattern = re.compile(r"^(\s*)from workbench(\.cuda|\.problems)? import", re.M)
-    return pattern.sub(r"\1from ..cuda import", text)
+    return re.sub(r"(?m)^(\s*)from workbench(\.\w+)? import", r"\1from ..cuda import", text)
 
 
 def unit(index: int, kernel: ShippedKernel, study: Study) -> str:
