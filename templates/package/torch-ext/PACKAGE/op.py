@@ -182,14 +182,11 @@ def _packed(outputs: list[torch.Tensor]) -> Any:
 
 def _settled(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> Any:
     """Return the outputs in order, each in memory of its own."""
-    taken = [x.data_ptr() for x in inputs]
+    taken = [x.untyped_storage().data_ptr() for x in inputs]
     for index, out in enumerate(outputs):
-        memory = out.untyped_storage()
-        first, end = memory.data_ptr(), memory.data_ptr() + memory.nbytes()
-        shared = [address for address in taken if first <= address < end]
-        if shared or not out.is_contiguous():
+        if out.untyped_storage().data_ptr() in taken or not out.is_contiguous():
             outputs[index] = out.clone(memory_format=torch.contiguous_format)
-        taken.append(outputs[index].data_ptr())
+        taken.append(outputs[index].untyped_storage().data_ptr())
     return _packed(outputs)
 
 
