@@ -88,8 +88,11 @@ class JobWorker:
             self.work(self.variants)
             return
         sources, parent = KeptSources(self.loader.folder), Parent()
-        comparing = []
-        if self.meets() and self.ends:
+        comparing: list[int] = []
+        if Phase.CHECK in self.job.phases:
+            from workbench.run.worker.checking import CheckPipes
+
+            self.ends = CheckPipes(self.variants)
             comparing.append(forked(self.comparing))
             self.ends.keep(self.ends.callers)
         forks: deque[Forked] = deque()
@@ -108,14 +111,6 @@ class JobWorker:
                 end_strays([*comparing, *(fork.pid for fork in forks)])
         for pid in comparing:
             os.waitpid(pid, 0)
-
-    def meets(self) -> bool:
-        """Make what the process that compares and those of variants need to speak to each other."""
-        if Phase.CHECK in self.job.phases:
-            from workbench.run.worker.checking import CheckPipes
-
-            self.ends = CheckPipes(self.variants)
-        return self.ends is not None
 
     def tell_of(self, comparing: Sequence[int], status: int) -> None:
         """Say so where a variant's process ended because the one that compares did, for which no
