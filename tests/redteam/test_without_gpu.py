@@ -472,12 +472,14 @@ def reference(x, kept=[]):
     [
         (CRASHES, "signal 11, Segmentation fault", "reference()"),
         (HOARDS, "signal 9, Killed", "smaller shapes"),
+        (HOARDS.replace("24", "1"), "signal 9, Killed", "where memory or time ran out"),
     ],
 )
 def test_for_a_reference_that_ends_its_process_no_variant_fails(
     reference: str, how: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 3 << 28)
+    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 6.0)
     root = make(tmp_path, {}, {"baseline": HONEST_HERE["baseline"]})
     study = root / "kernels" / "scale" / "study.py"
     study.write_text(study.read_text() + reference)
@@ -485,6 +487,15 @@ def test_for_a_reference_that_ends_its_process_no_variant_fails(
     with pytest.raises(ToolFailed, match=why) as told:
         checked(root)
     assert hint in str(told.value.hint)
+
+
+def test_a_variant_that_hangs_in_a_check_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 6.0)
+    hangs = "import time\n\ndef run(x):\n    while True:\n        time.sleep(0.1)\n"
+    with pytest.raises(UsageError, match=r"^hangs hangs: nothing came for 6 s \(hangs.py:5\)"):
+        checked(make(tmp_path, {}, {"hangs": hangs}))
 
 
 def checked(root: Path) -> tuple[dict[tuple[str, str], Checked], dict[str, str]]:

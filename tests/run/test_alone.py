@@ -190,7 +190,7 @@ def killed(number: int) -> None:
 
 
 ENDS: list[tuple[Any, str, str]] = [
-    (partial(killed, signal.SIGKILL), "ended (signal 9, Killed)", "take smaller shapes"),
+    (partial(killed, signal.SIGKILL), "ended (signal 9, Killed)", "smaller shapes"),
     (partial(killed, signal.SIGSEGV), "ended (signal 11, Segmentation fault)", "call reference()"),
     (partial(signal.setitimer, signal.ITIMER_REAL, 0.1), "ended (signal 14, Alarm clock)", "call"),
     (partial(os._exit, 5), "ended (exit 5)", "call reference()"),

@@ -96,6 +96,7 @@ LINES = re.compile(
     re.MULTILINE,
 )
 FRAME = re.compile(r'^  File "[^"]*/kernels/[^/"]+/([^"]+)", line (\d+)', re.MULTILINE)
+WAITS = " in asked"  # among the lines of the process that compares, while a variant's is at work
 DUMP_SECONDS = 0.5  # for a process that hangs to tell its lines
 
 E = TypeVar("E", bound=Event)
@@ -273,14 +274,12 @@ class Worker:
                     break  # the end of the interpreter takes a second more
                 allowed = self.allowed(limit_seconds)
                 size, largest = self.memory()
-                if size > most and largest in self.comparing:  # the worker tells of its end
-                    with suppress(ProcessLookupError):
-                        os.kill(largest, WHERE)
-                        exit_code(self.process, DUMP_SECONDS)
-                        os.kill(largest, signal.SIGKILL)
+                is_late = time.monotonic() - last > allowed
+                if self.ended_comparing(largest if size > most else 0, is_late=is_late):
+                    last = time.monotonic()
                     continue
                 too_large = most if size > most else 0
-                if too_large or time.monotonic() - last > allowed:
+                if too_large or is_late:
                     silent_for = 0.0 if too_large else allowed
                     self.tell_lines()
                     self.stop(signal.SIGKILL)
@@ -309,9 +308,21 @@ class Worker:
         """The worker's own process, where ncu is around it or not, as soon as it has said so."""
         return [event.pid for event in self.events[:1] if isinstance(event, Hello)]
 
-    @property
-    def comparing(self) -> list[int]:
-        return [event.pid for event in self.events[1:] if isinstance(event, Hello)]
+    def ended_comparing(self, too_large: int, *, is_late: bool) -> bool:
+        """Kill the process that compares where it is ``too_large``, or ``is_late`` and does not
+        wait for a variant's. It writes its lines before, and the worker tells of its end.
+        """
+        for pid in [event.pid for event in self.events[1:] if isinstance(event, Hello)]:
+            if pid == too_large or is_late:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, WHERE)
+                exit_code(self.process, DUMP_SECONDS)
+                self.pieces.append(text := self.log.new_text())
+                if pid == too_large or (LINES.search(text) and WAITS not in text):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                    return True
+        return False
 
     def memory(self) -> tuple[int, int]:
         """The bytes in memory of the worker, or of a process that it forked, if that has more; and

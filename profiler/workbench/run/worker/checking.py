@@ -200,7 +200,9 @@ class CheckPipes:
         alone: bool,
         take: Callable[..., Any],
     ) -> CallsMade:
-        """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone."""
+        """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone. This name is
+        what tells, where nothing comes any more, that a variant's process is waited for.
+        """
         pipe = self.askers[name]
         give_back_memory()
         contents = self.memory.put(Outputs(dict(handed), frozenset())) if handed else None
