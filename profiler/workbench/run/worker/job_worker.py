@@ -376,7 +376,7 @@ class JobWorker:
 TRACED_AFTER = 3  # calls: the clocks have risen
 CPU_SECONDS = 8.0  # at one shape
 CUDA_C = "CUDA C needs a GPU"
-FEWER = "where memory or time ran out, take smaller shapes in study.py, or check fewer at all times"
+FEWER = "where memory or time ran out, take smaller shapes, or fewer that study.py always checks"
 ITS_REFERENCE = "call reference() of study.py alone, on these inputs: it ends its process"
 
 
