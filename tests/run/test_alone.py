@@ -5,6 +5,7 @@ The worker is the real one; builds and checks are on the CPU.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -116,6 +117,7 @@ class OnCpu:
         for name in [name for name in sys.modules if name.endswith("_baseline")]:
             del sys.modules[name]  # of other tests
         os.chdir(self.scratch)
+        faulthandler.disable()  # pytest's, whose lines are for nobody
         device.environment = lambda: Environment(gpu="made")
         device.device_arch = lambda: "sm_90a"
         correctness.check_variant = self.check  # type: ignore[assignment]

@@ -97,7 +97,7 @@ LINES = re.compile(
 )
 FRAME = re.compile(r'^  File "[^"]*/kernels/[^/"]+/([^"]+)", line (\d+)', re.MULTILINE)
 WAITS = " in asked"  # among the lines of the process that compares, while a variant's is at work
-DUMP_SECONDS = 0.5  # for a process that hangs to tell its lines
+DUMP_SECONDS, LINES_SECONDS = 0.5, 3.0  # for a process that hangs to tell its lines: one, at most
 
 E = TypeVar("E", bound=Event)
 
@@ -314,11 +314,8 @@ class Worker:
         """
         for pid in [event.pid for event in self.events[1:] if isinstance(event, Hello)]:
             if pid == too_large or is_late:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, WHERE)
-                exit_code(self.process, DUMP_SECONDS)
-                self.pieces.append(text := self.log.new_text())
-                if pid == too_large or (LINES.search(text) and WAITS not in text):
+                text = self.lines_of(pid)
+                if pid == too_large or (text and WAITS not in text):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                     return True
@@ -328,10 +325,15 @@ class Worker:
         """The bytes in memory of the worker, or of a process that it forked, if that has more; and
         which process has them.
         """
-        pid, forks = self.process.pid, ""
+        each = (self.process.pid, *self.inside, *self.forks)
+        return max((memory_of(pid), pid) for pid in each)
+
+    @property
+    def forks(self) -> list[int]:
+        pid = self.process.pid
         with suppress(OSError):
-            forks = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-        return max((memory_of(it), it) for it in (pid, *self.inside, *map(int, forks.split())))
+            return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+        return []
 
     def stop(self, how: signal.Signals) -> None:
         """Stop the worker itself first, so that an ncu around it can still write its report."""
@@ -341,10 +343,25 @@ class Worker:
             exit_code(self.process, STOP_SECONDS)
 
     def tell_lines(self) -> None:
-        """Let a process that hangs write its lines to the log."""
+        """Let those that may hang write their lines to the log, one after the other."""
+        for pid in [] if self.under_ncu else self.forks:
+            self.lines_of(pid)
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, WHERE)
+            (os.killpg if self.under_ncu else os.kill)(self.process.pid, WHERE)
         exit_code(self.process, DUMP_SECONDS)
+
+    def lines_of(self, pid: int) -> str:
+        """The lines that a process writes when it is asked; "" where none come."""
+        with suppress(ProcessLookupError):
+            os.kill(pid, WHERE)
+        text, until = "", time.monotonic() + LINES_SECONDS
+        while not LINES.search(text) and time.monotonic() < until:
+            if exit_code(self.process, DUMP_SECONDS / 4) is not None:
+                break
+            text += self.log.new_text()
+        exit_code(self.process, DUMP_SECONDS / 4)  # for the rest of them
+        self.pieces.append(text := text + self.log.new_text())
+        return text if LINES.search(text) else ""
 
     def kill(self) -> None:
         kill_tree(self.process.pid)
