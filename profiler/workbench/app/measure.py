@@ -191,7 +191,9 @@ class Wanted:
         if not fresh:
             due = {name for name in due if not is_checked_elsewhere(study, shape, every[name])}
         again = todo.timed if self.again or fresh else ()
-        known = [n for n in todo.timed if n not in again and is_checked(study, shape, every[n])]
+        already_checked = [
+            n for n in todo.timed if n not in again and is_checked(study, shape, every[n])
+        ]
         untraced = [
             name
             for name in names
@@ -200,7 +202,7 @@ class Wanted:
         return replace(
             todo,
             captured=() if self.timed or not self.profile else todo.captured,
-            known=tuple(known),
+            known=tuple(already_checked),
             others=todo.others if due else (),
             traced=tuple(name for name in untraced if name in self.traced),
         )

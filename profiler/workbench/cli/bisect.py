@@ -25,9 +25,9 @@ def run(options: BisectOptions) -> int:
     workspace = find_workspace(options.project)
     repository = repository_of(workspace)
     good, bad = repository.commit(options.good), repository.commit(options.bad)
-    given = {"--project": str(workspace.root), "--study": workspace.study(options.study).name,
+    asked = {"--project": str(workspace.root), "--study": workspace.study(options.study).name,
              "--variant": options.variant, "--on": options.on}  # fmt: skip
-    words = [word for pair in given.items() if pair[1] for word in pair if word]
+    words = [word for pair in asked.items() if pair[1] for word in pair if word]
     compare = [sys.executable, "-m", "workbench", "gate", *words, good.sha]
     code = ended([*compare, bad.sha], None, stdout=STDERR)
     if code == 0:

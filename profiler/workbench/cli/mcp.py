@@ -152,10 +152,10 @@ class Parameter:
 
 def parameters(tool: Tool) -> dict[str, Parameter]:
     """The arguments of a tool by name, as Typer knows the options of its verb."""
-    known = {each.name: each for each in command().commands[tool.verb].params}
+    of_verb = {each.name: each for each in command().commands[tool.verb].params}
     made = {}
     for name in tool.options:
-        called, of_typer = tool.called.get(name, name), known[name]
+        called, of_typer = tool.called.get(name, name), of_verb[name]
         several = of_typer.nargs == -1 or getattr(of_typer, "multiple", False)
         made[called] = Parameter(
             TEXTS.get(name, of_typer.help),
@@ -183,11 +183,11 @@ def typed(tool: Tool, values: Mapping[str, object]) -> list[str]:
     """The command line of a call. Raises UsageError for an argument that the tool has not, and for
     one of another type.
     """
-    known, options, names = parameters(tool), list[str](), list[str]()
+    taken, options, names = parameters(tool), list[str](), list[str]()
     for name, value in {**tool.defaults, **values}.items():
-        if name not in known:
-            raise unknown("argument", name, known)
-        wanted = known[name]
+        if name not in taken:
+            raise unknown("argument", name, taken)
+        wanted = taken[name]
         if wanted.is_flag:
             if not isinstance(value, bool):
                 raise UsageError(f"'{name}' is true or false, not {json.dumps(value)}")

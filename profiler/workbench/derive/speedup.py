@@ -328,8 +328,10 @@ def ratio_of(before: SessionTimes, after: SessionTimes, planned: int = 0) -> Rat
     quotients = []
     for in_cycles in (False, True):
         old, new = (logarithms(side, in_cycles=in_cycles) for side in sides)
-        known = [a - b for a, b in zip(old, new, strict=True)] if old and new else []
-        quotients.append(over_sessions(known, again=len(shared) > planned > 0) if known else None)
+        differences = [a - b for a, b in zip(old, new, strict=True)] if old and new else []
+        quotients.append(
+            over_sessions(differences, again=len(shared) > planned > 0) if differences else None
+        )
     time, cycles = quotients
     return (
         Ratio(time.value, time.low, time.high, time.sessions, cycles, time.level) if time else None

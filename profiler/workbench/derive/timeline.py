@@ -31,8 +31,8 @@ class WarpRole:
 
     @property
     def words(self) -> str:
-        one, more = f"warp {self.first}", f"warps {self.first} to {self.last}"
-        return more if self.last > self.first else one
+        single, more = f"warp {self.first}", f"warps {self.first} to {self.last}"
+        return more if self.last > self.first else single
 
 
 @dataclass(frozen=True)

@@ -863,8 +863,8 @@ def advise(subject: AdvisedKernel) -> tuple[Advice, ...] | None:
     best: dict[Change, Advice] = {}
     for rule in RULES:
         for advice in map(subject.within_next_limit, rule(subject)):
-            known = best.get(advice.change)
-            if advice.saved >= LEAST and (known is None or advice.expected > known.expected):
+            so_far = best.get(advice.change)
+            if advice.saved >= LEAST and (so_far is None or advice.expected > so_far.expected):
                 best[advice.change] = advice
     return tuple(sorted(best.values(), key=lambda one: (-one.expected, one.id)))
 
