@@ -937,6 +937,15 @@ def test_a_kernel_of_python_has_the_lines_that_launch_it(
     ast.parse(textwrap.dedent("    " + error.hint.partition("\n    ")[2]))
 
 
+def test_what_is_autotuned_gets_no_constant(tmp_path: Path) -> None:
+    """Triton takes no value of what its configurations set."""
+    text = (
+        "@triton.autotune(configs, key=['n'])\n@triton.jit\ndef k(x, n, B: tl.constexpr):\n    x\n"
+    )
+    error = complaint(lambda: problem(file(tmp_path, text)))
+    assert "def run(x, n, blocks):\n        k[(blocks,)](x, n)" in error.hint
+
+
 @pytest.mark.parametrize(
     ("options", "lines"),
     [

@@ -57,6 +57,10 @@ def launched(file: str, kernel: ast.FunctionDef) -> str:
     text = next(LAUNCHES[name] for name in decorators(kernel) if name in LAUNCHES)
     inner = [node for node in kernel.body if isinstance(node, ast.FunctionDef)]
     taken = inner[-1].args.args if marked(kernel, TILELANG) else kernel.args.args
+    if any(name.endswith("autotune") for name in decorators(kernel)):  # which gives what it tunes
+        taken = [
+            a for a in taken if not (a.annotation and "constexpr" in ast.unparse(a.annotation))
+        ]
     names = [argument.arg for argument in taken]
     arrays = [a.arg for a in taken if a.annotation and "array" in ast.unparse(a.annotation)]
     words = (word for words in decorators(kernel).values() for word in words)
