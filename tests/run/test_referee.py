@@ -260,6 +260,17 @@ def test_a_busy_machine_leaves_a_time(every: int, has_time: bool, monkeypatch: P
     assert ("interrupted" in answer.unmeasured) == (not has_time)
 
 
+def test_a_machine_that_is_busy_for_a_moment_is_asked_again(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(module, "MOST_ROUNDS", 6)
+    replays = itertools.count()
+    taken = property(lambda replay: next(replays) < 24)  # all of the first six rounds
+    monkeypatch.setattr(module.GatedReplay, "interrupted", taken)
+    made = Played(sessions_job(controls=("baseline",)), "baseline")
+    made.lies = HONEST
+    _, answer = made.witnesses(["liar"], lambda name: None)
+    assert answer.unmeasured == ""
+
+
 def test_who_kills_what_measures_ends_itself_alone(monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
     monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)

@@ -72,6 +72,7 @@ GRAPH_MICROSECONDS = 400.0
 TIMING_SECONDS, FEWEST_ROUNDS, MOST_ROUNDS = 0.4, 6, 40
 LONGEST_SECONDS = 2.0  # of long calls, which vary less
 SETTLE_ROUNDS = 2
+TRIES = 3  # a machine is busy for a moment; three times as many replays are still few seconds
 # Calls to audit, if there is time: who leaves out 1.5 % of them, the least gain that counts, passes
 # so many in one of 39,000 runs.
 MOST_DRAWN = 700
@@ -330,9 +331,28 @@ class Referee:
     def times(
         self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
     ) -> tuple[ReplayTimes, ReplayTimes]:
-        """Raises Lost where it was interrupted in over a third of the replays of a kind: whoever
-        does that to those of the others has a short time. A busy machine interrupts all kinds.
+        """Time them again where the referee was interrupted in over a third of the replays of a
+        kind: whoever does that to those of the others has a short time, and a busy machine, which
+        interrupts all kinds, often does so for a moment. Raises Lost after so many ``TRIES``.
         """
+        for _ in range(TRIES):
+            ours, theirs = self.times_once(auditor, side, anchor)
+            both = (times.variant[graph] for times in (ours, theirs) for graph in range(INSTANCES))
+            why = ""
+            for times in (ours.bare, theirs.bare, *both):
+                whole = [time_us for time_us in times if not math.isnan(time_us)]
+                count = len(times) - len(whole)
+                if count > len(times) / 3:
+                    why = f"at the end of {count} of {len(times)} replays"
+                times[:] = whole
+            if not why:
+                return ours, theirs
+        raise Lost(f"the referee was interrupted {why}, and {TRIES - 1} times before")
+
+    def times_once(
+        self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
+    ) -> tuple[ReplayTimes, ReplayTimes]:
+        """Time replays of all kinds in random order; of one that was interrupted, NaN."""
         ours, theirs = ReplayTimes(), ReplayTimes()
         began, number = time.monotonic(), -SETTLE_ROUNDS
         while not self.is_enough(number, time.monotonic() - began):
@@ -348,14 +368,6 @@ class Referee:
                 if number >= 0:
                     times.append(math.nan if made.interrupted else made.microseconds)
             number += 1
-        both = (times.variant[graph] for times in (ours, theirs) for graph in range(INSTANCES))
-        for times in (ours.bare, theirs.bare, *both):
-            whole = [time_us for time_us in times if not math.isnan(time_us)]
-            count = len(times) - len(whole)
-            if count > len(times) / 3:
-                at_the_end = f"at the end of {count} of {len(times)} replays"
-                raise Lost(f"the referee was interrupted {at_the_end}")
-            times[:] = whole
         return ours, theirs
 
     def is_enough(self, rounds: int, seconds: float) -> bool:
