@@ -535,7 +535,9 @@ def test_every_regime_is_in_the_json_with_its_ratios() -> None:
 
 
 def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
-    def with_lost(drops: tuple[str, ...], parent_checked: bool = True) -> Ablation:
+    def with_lost(
+        drops: tuple[str, ...], parent_checked: bool = True, partial: tuple[str, ...] = ()
+    ) -> Ablation:
         found = taken(in_regimes(EARLY, alone=9.7))
         odd = {"odd": check()} if parent_checked else {}
         for name in found.shapes["s"].variants:
@@ -543,7 +545,8 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
         refused = {"s": check(), "odd": check(CheckResult.UNSUPPORTED, "no")}
         found = with_variant(found, "s", "fix11[early=1]", checks=refused)
         steps = (STEPS[0], msgspec.structs.replace(STEPS[1], drops=drops))
-        return judge(dataclasses.replace(found, steps=steps), Config())
+        ladder = dataclasses.replace(found.ladder, partial=partial)
+        return judge(dataclasses.replace(found, steps=steps, ladder=ladder), Config())
 
     hidden = with_lost(()).rows[1]
     assert hidden.shapes_dropped == ("odd",)
@@ -555,6 +558,8 @@ def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
     unknown = with_lost((), parent_checked=False).rows[1]
     assert (gate(unknown, "correct").passed, unknown.verdict) == (None, Verdict.INCONCLUSIVE)
     assert gate(with_lost(("odd",), parent_checked=False).rows[1], "correct").passed is True
+    never = with_lost((), parent_checked=False, partial=("odd",)).rows[1]
+    assert gate(never, "correct").passed is True, "the parent is not measured there"
 
 
 def in_two_runs(later: Mapping[str, float], spread: float) -> Ablation:

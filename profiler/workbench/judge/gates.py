@@ -1191,14 +1191,20 @@ def _fails_at(view: View, step: Step) -> str | None:
 
 def _unsupported(view: View, step: Step) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Shapes that a step does not support and its parent does; and others that it does not declare
-    and its parent was not checked at.
+    and its parent was not checked at, but is when they are measured.
     """
     if step.parent is None:
         return (), ()
     checks, parents = (view.variant(name).checks for name in (step.variant, step.parent))
     refused = [name for name, check in checks.items() if check.status == CheckResult.UNSUPPORTED]
     supported = {name for name, check in parents.items() if check.status == CheckResult.CORRECT}
-    unknown = (name for name in refused if name not in parents and name not in step.drops)
+    unknown = (
+        name
+        for name in refused
+        if name not in parents
+        and name not in step.drops
+        and view.ladder.is_measured_at(name, step.parent)
+    )
     return tuple(name for name in refused if name in supported), tuple(unknown)
 
 

@@ -155,6 +155,10 @@ class Ladder:
         names |= {s.parent for s in judged if s.parent}
         return [s for s in steps if s.variant in names]
 
+    def is_measured_at(self, shape: str, variant: str) -> bool:
+        """Whether a step is, when all of them are."""
+        return any(step.variant == variant for step in self.measured_at(shape, self.steps))
+
 
 def outcome(steps: Sequence[Step]) -> Step:
     """The step that a ladder comes to: the last that chooses among others, else the last. Those
