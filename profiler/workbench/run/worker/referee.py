@@ -239,6 +239,20 @@ class ReplayTimes:
         return (fmean(medians) - median(self.bare)) / (calls + 1), error / (calls + 1)
 
 
+def kinds_of(both: Sequence[ReplayTimes]) -> list[list[float]]:
+    """List the times of each kind of replay: of each graph, and of the bare graphs."""
+    return [kind for times in both for kind in (*times.variant.values(), times.bare)]
+
+
+def interrupted(both: Sequence[ReplayTimes]) -> str:
+    """Say where over a third of the replays of a kind were; "" where none of the kinds was."""
+    for times in kinds_of(both):
+        count = sum(map(math.isnan, times))
+        if count > len(times) / 3:
+            return f"at the end of {count} of {len(times)} replays"
+    return ""
+
+
 def error_of(times: Sequence[float]) -> float:
     middle = median(times)
     return MAD * median(abs(t - middle) for t in times) / math.sqrt(len(times))
@@ -337,25 +351,24 @@ class Referee:
         """
         for _ in range(TRIES):
             ours, theirs = self.times_once(auditor, side, anchor)
-            both = (times.variant[graph] for times in (ours, theirs) for graph in range(INSTANCES))
-            why = ""
-            for times in (ours.bare, theirs.bare, *both):
-                whole = [time_us for time_us in times if not math.isnan(time_us)]
-                count = len(times) - len(whole)
-                if count > len(times) / 3:
-                    why = f"at the end of {count} of {len(times)} replays"
-                times[:] = whole
+            why = interrupted((ours, theirs))
             if not why:
+                for times in kinds_of((ours, theirs)):
+                    times[:] = [time_us for time_us in times if not math.isnan(time_us)]
                 return ours, theirs
         raise Lost(f"the referee was interrupted {why}, and {TRIES - 1} times before")
 
     def times_once(
         self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
     ) -> tuple[ReplayTimes, ReplayTimes]:
-        """Time replays of all kinds in random order; of one that was interrupted, NaN."""
+        """Time replays of all kinds in random order; of one that was interrupted, NaN. Of few
+        replays a third soon is by chance: then there are more.
+        """
         ours, theirs = ReplayTimes(), ReplayTimes()
         began, number = time.monotonic(), -SETTLE_ROUNDS
-        while not self.is_enough(number, time.monotonic() - began):
+        while not self.is_enough(number, seconds := time.monotonic() - began) or (
+            number < MOST_ROUNDS and seconds < LONGEST_SECONDS and interrupted((ours, theirs))
+        ):
             graph = number % INSTANCES
             turns: list[tuple[GatedProcess, int, list[float]]] = [
                 (side.executor, graph, ours.variant[graph]),
