@@ -7,13 +7,13 @@
     python -m benchmarks.strangers --page FILE [FILE] --write docs/strangers.md
 
 CLONES has CLONES/owner+name/repo, a git directory each; FOLDER gets FOLDER/owner/name/path. A line
-each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of labels and paths;
-after ``--seconds`` none is begun, and 25 s later those that run are stopped, to be tried again with
-the next call. ``--jobs`` run at once on ``--gpus``, in folders of their own: none waits for another
-one's GPU. ``--alone`` repeats, one after the other, what ran beside others: the unexpected first,
-then as many as there is time for. ``--gpus 0`` tries the files that are refused without one;
-``--all`` tries all. ``--logs`` gets what unexpected ones printed. Other options are those of
-``try``.
+each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of labels and paths,
+``--of-draw`` 1 or 2; after ``--seconds`` none is begun, and 25 s later those that run are stopped,
+to be tried again with the next call. ``--jobs`` run at once on ``--gpus``, in folders of their own:
+none waits for another one's GPU. ``--alone`` repeats, one after the other, what ran beside others:
+the unexpected first, then as many as there is time for. ``--gpus 0`` tries the files that are
+refused without one; ``--all`` tries all. ``--logs`` gets what unexpected ones printed. Other
+options are those of ``try``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -45,6 +45,7 @@ DEFINES = re.compile(
     rb"__global__|@triton\.jit|@cute\.(jit|kernel)|@tilelang\.jit|T\.prim_func|load_inline|"
     rb'@cuda\.jit|RawKernel|@ct\.kernel|@wp\.kernel|extern "C" void solve|@T\.'
 )
+INCLUDES = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 KINDS = (".cu", ".cuh", ".py", ".ipynb")
 BESIDE = (*KINDS, ".h", ".hpp", ".inl")
 
@@ -58,6 +59,7 @@ class Stranger:
     path: str
     arguments: str
     expected: tuple[str, ...]
+    draw: int = 1
 
     @property
     def needs_gpu(self) -> bool:
@@ -115,11 +117,13 @@ class Tried:
         return f"{state:12} {self.verdict:10} {time:>10} {taken} {self.label}{said}"
 
 
-def strangers() -> Iterator[Stranger]:
+def strangers(draw: int | None = None) -> Iterator[Stranger]:
+    """Those of the table, or of one draw."""
     for one in tomllib.loads(TABLE.read_text(encoding="utf-8"))["repository"]:
-        for path, arguments, expected in one["files"]:
+        drawn_in = one.get("draw", 1)
+        for path, arguments, expected in one["files"] if draw in (None, drawn_in) else ():
             wanted = tuple(each.strip() for each in expected.split("|"))
-            yield Stranger(one["name"], one["commit"], path, arguments, wanted)
+            yield Stranger(one["name"], one["commit"], path, arguments, wanted, drawn_in)
 
 
 def git(clone: Path, *arguments: str) -> bytes:
@@ -139,15 +143,18 @@ def drawn(clones: Path) -> Iterator[tuple[str, str, str]]:
             yield clone.parent.name.replace("+", "/", 1), commit, path
 
 
-def copy_files(clones: Path, folder: Path) -> None:
+def copy_files(clones: Path, folder: Path, draw: int | None = None) -> None:
     """Copy each file and the sources of its folder, of those above it, and of folders beside."""
-    for stranger in strangers():
+    for stranger in strangers(draw):
         clone = clones / stranger.repository.replace("/", "+") / "repo"
         names = git(clone, "ls-tree", "-r", "-z", "--name-only", stranger.commit).decode()
         sources = [n for n in names.split("\0") if n.endswith(BESIDE)]
         top = PurePosixPath(stranger.file).parent
         near = [n for n in sources if PurePosixPath(n).parent in (top, *top.parents)]
         few = sources if len(sources) <= 300 else [n for n in near if n.endswith((".h", ".cuh"))]
+        text = git(clone, "show", f"{stranger.commit}:{stranger.file}").decode(errors="replace")
+        included = (os.path.normpath(top / name) for name in INCLUDES.findall(text))
+        few += [name for name in included if name in sources]
         for name in {stranger.file, *few}:
             to = folder / stranger.repository / name
             if not to.exists():
@@ -209,23 +216,30 @@ def recorded(*paths: Path) -> dict[str, Tried]:
     return {one.label: one for one in every}
 
 
-def page(paths: Sequence[Path]) -> str:
-    """Totals, and a line a file."""
-    results = recorded(*paths)
-    every = [s for s in strangers() if s.label in results]
-    lines = []
+def totals(results: Mapping[str, Tried], draw: int) -> Iterator[str]:
+    """The totals of a draw; the lines of a later one name it."""
+    every = [s for s in strangers(draw) if s.label in results]
+    named = "" if draw == 1 else f", draw {draw}"
     for kind, needs_gpu in (("without a GPU", False), ("on a GPU", True)):
         if some := [s for s in every if s.needs_gpu == needs_gpu]:
             right = [s for s in some if results[s.label].is_right(s.expected)]
-            lines.append(f"{len(right)} of {len(some)} as expected {kind}")
+            yield f"{len(right)} of {len(some)} as expected {kind}{named}"
+    tries = [results[s.label] for s in every]
     for kind, alone in (("alone", True), ("beside others", False)):
-        ran = [r for r in results.values() if r.gpu and (r.beside == 0) == alone]
+        ran = [r for r in tries if r.gpu and (r.beside == 0) == alone]
         if timed := sorted(r.seconds for r in ran if r.microseconds is not None):
-            lines.append(
-                f"{len(timed)} with a time ran {kind}: median {median(timed):.0f} s, "
+            yield (
+                f"{len(timed)} with a time ran {kind}{named}: median {median(timed):.0f} s, "
                 f"slowest quarter from {timed[len(timed) * 3 // 4]:.0f} s, "
                 f"longest silence {max(r.silent for r in ran):.0f} s"
             )
+
+
+def page(paths: Sequence[Path]) -> str:
+    """Totals of each draw, and a line a file."""
+    results = recorded(*paths)
+    every = [s for s in strangers() if s.label in results]
+    lines = [line for draw in sorted({s.draw for s in every}) for line in totals(results, draw)]
     for stranger in every:
         lines.append(results[stranger.label].line(stranger.expected))
         lines += [f"{'':13}{stranger.arguments}"] if stranger.arguments else []
@@ -259,6 +273,7 @@ def main() -> int:
     parser.add_argument("--logs", type=Path)
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--only", default="")
+    parser.add_argument("--of-draw", type=int)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--gpus", type=int, default=1)
@@ -274,12 +289,12 @@ def main() -> int:
             write(asked.page, asked.write)
         return 0
     if asked.files:
-        copy_files(asked.files, asked.folder)
+        copy_files(asked.files, asked.folder, asked.of_draw)
         return 0
     results = asked.results or Path(tempfile.mkdtemp()) / "results.jsonl"
     done, began = recorded(results), time.monotonic()
     jobs = 1 if asked.alone else asked.jobs
-    chosen = [s for s in strangers() if asked.only in s.label]
+    chosen = [s for s in strangers(asked.of_draw) if asked.only in s.label]
     chosen = [s for s in chosen if s.needs_gpu == bool(asked.gpus) or asked.all]
     # A part of them is a sample: the order has nothing to do with the repository.
     chosen.sort(key=lambda one: hashlib.sha256(one.label.encode()).digest())

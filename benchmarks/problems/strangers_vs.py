@@ -27,7 +27,7 @@ def hashed(input, R):
 
 
 def cross_entropy(logits, true_labels):
-    return F.cross_entropy(logits, true_labels).reshape(1)
+    return F.cross_entropy(logits, true_labels.long()).reshape(1)
 
 
 def total(input):
@@ -91,7 +91,7 @@ def block_sums(x):
 
 
 def sums_of_512(x):
-    return x.reshape(-1, 512).sum(1).int()
+    return x.reshape(-1, 512).sum(1).to(x.dtype)
 
 
 def block_scan(x):
@@ -155,3 +155,235 @@ def swiglu(input):
 
 def zero_above_100(x):
     return torch.where(x > 100, 0, x)
+
+
+def final_values(x):
+    red, blue, green, hue, saturation, largest, least, _ = x.unbind(1)
+    gray = torch.div(red + green + blue, largest, rounding_mode="trunc")
+    x = x.clone()
+    x[:, 7] = gray * torch.div(hue * saturation, least, rounding_mode="trunc")
+    return x
+
+
+def gaussian(sigma, radius):
+    squares = torch.arange(-radius, radius + 1, dtype=torch.float32, device="cuda") ** 2
+    scale = 2 * sigma**2
+    return torch.exp(-(squares[:, None] + squares[None]) / scale) / (3.14 * scale)
+
+
+def int_product(a, b):
+    return (a.double() @ b.double()).int()
+
+
+def filtered(x, kernel):
+    weights = kernel.double().reshape(1, 1, 5, 5)
+    return F.conv2d(x.double()[None, None], weights)[0, 0].round().clamp(0, 255).to(torch.uint8)
+
+
+def ascending(input):
+    return input.sort().values
+
+
+def segmented_sum(values, flags):
+    sums = values.cumsum(0)
+    places = torch.arange(len(values), device=values.device)
+    starts = torch.where(flags > 0, places, 0).cummax(0).values
+    return sums - sums[starts] + values[starts]
+
+
+def inverted(image):
+    result = 255 - image
+    result[..., 3] = image[..., 3]
+    return result
+
+
+def centroids(old_x, old_y, sum_x, sum_y, counts):
+    number, has_points = counts.clamp(min=1), counts > 0
+    new_x = torch.where(has_points, sum_x / number, old_x)
+    return new_x, torch.where(has_points, sum_y / number, old_y)
+
+
+def scan_of_1024(x):
+    scanned = x.reshape(-1, 1024).cumsum(1)
+    return scanned.reshape(-1), scanned[:, -1].contiguous()
+
+
+def ordered_pairs(data):
+    return data.reshape(-1, 2).sort(1).values.reshape(-1)
+
+
+def convolution_2d(input, kernel):
+    return F.conv2d(input[None, None], kernel[None, None])[0, 0]
+
+
+def count_of_p(input, P):
+    return (input == P).sum().reshape(1).int()
+
+
+def q8_blocks(B):
+    """Rounded to eight bits in blocks of 32, as these kernels do first."""
+    blocks = B.reshape(len(B), -1, 32)
+    scale = blocks.abs().amax(-1, keepdim=True) / 127
+    return ((blocks / scale).round() * scale).reshape(B.shape)
+
+
+def q4_k(A, B):
+    blocks = A.reshape(len(A), -1, 144)
+    factors = blocks[..., :4].contiguous().view(torch.float16).to(B.dtype)
+    packed, nibbles = blocks[..., 4:16].int(), blocks[..., 16:].reshape(len(A), -1, 4, 32)
+    first, second, last = packed.chunk(3, -1)
+    scales = torch.cat((first & 63, last & 15 | first >> 6 << 4), -1)
+    least = torch.cat((second & 63, last >> 4 | second >> 6 << 4), -1)
+    quants = torch.stack((nibbles & 15, nibbles >> 4), 3).flatten(2, 3)
+    scaled = (factors[..., :1] * scales)[..., None] * quants
+    weights = scaled - (factors[..., 1:] * least)[..., None]
+    return (q8_blocks(B) @ weights.reshape(len(A), -1).T).half()
+
+
+def q6_k(A, B):
+    blocks = A.reshape(len(A), -1, 210)
+    low, high = (blocks[..., :192].int() & 255).split((128, 64), -1)
+    low, high = low.unflatten(-1, (2, 64)), high.unflatten(-1, (2, 32))
+    low = torch.cat((low & 15, low >> 4), -1).flatten(2)
+    high = torch.cat([high >> shift & 3 for shift in (0, 2, 4, 6)], -1).flatten(2)
+    factor = blocks[..., 208:].contiguous().view(torch.float16).to(B.dtype)
+    scales = (factor * blocks[..., 192:208]).repeat_interleave(16, -1)
+    weights = scales * (low + 16 * high - 32)
+    return (q8_blocks(B) @ weights.reshape(len(A), -1).T).half()
+
+
+def q8_0(A, B):
+    blocks = A.reshape(len(A), -1, 34)
+    scale = blocks[..., :2].contiguous().view(torch.float16).to(B.dtype)
+    weights = scale * blocks[..., 2:]
+    return (q8_blocks(B) @ weights.reshape(len(A), -1).T).half()
+
+
+def points_inside(points):
+    x, y = points.reshape(2, -1)
+    return (x * x + y * y < 1).reshape(-1, 256).sum(1).int()
+
+
+def poisson(ft, k):
+    squares = k * k
+    sums = squares[:, None] + squares[None]
+    sums[0, 0] = 1
+    return -ft / sums[..., None]
+
+
+def normal_quantiles(n):
+    places = torch.arange(1, n + 1, device="cuda").double() * (0xFFFFFFFF // (n + 1))
+    return torch.special.ndtri((places + 0.5) / 2**32).to(torch.float32)
+
+
+def transposed_sum(A, B):
+    return (A + B).T.contiguous()
+
+
+def gelu_backward(x, g):
+    inside = 0.7978845608028654 * (x + 0.044715 * x**3)
+    tanh, slope = torch.tanh(inside), 0.7978845608028654 * (1 + 3 * 0.044715 * x**2)
+    return 0.5 * (1 + tanh + x * (1 - tanh**2) * slope) * g
+
+
+def low_rank_sum(l, r, x):  # noqa: E741
+    return x + l @ r
+
+
+def low_rank_dequantized(l, r, q, o, s):  # noqa: E741
+    return (q.to(s.dtype) - 128) * s[:, None] + o + l @ r
+
+
+def softmax_backward(y, grad_y):
+    return (grad_y - (grad_y * y).sum(-1, keepdim=True)) * y
+
+
+def where_flagged(x, flags):
+    return torch.where(flags > 0, x, 0)
+
+
+def axpy(a, b, alpha):
+    return b + alpha * a
+
+
+def product_sum(A, B):
+    return (A * B).sum().reshape(1)
+
+
+def int4_matmul(x, w_q, scales, group_size):
+    weights = torch.stack((w_q >> 4, w_q & 15), -1).flatten(1).to(x.dtype) - 8
+    return x @ (weights * scales.repeat_interleave(group_size, 1)).T
+
+
+def gating(logits, k):
+    values, places = torch.topk(logits, k)
+    return values.softmax(-1), places.int()
+
+
+def subarray_sum(input, S, E):
+    return input[S : E + 1].sum().reshape(1)
+
+
+def fresnel(x, y, z):
+    columns = torch.arange(1024, device=x.device)
+    image = torch.zeros(1024, 1024, dtype=z.dtype, device=x.device)
+    for point in range(len(x)):
+        squares = (columns[None] - x[point]) ** 2 + (columns[:, None] - y[point]) ** 2
+        image += torch.cos(torch.pi / 0.0633 * squares / z[point])
+    return image
+
+
+def hologram(x, y, z):
+    columns = torch.arange(1024, device=x.device).to(z.dtype)
+    image = torch.zeros(1024, 1024, dtype=z.dtype, device=x.device)
+    for point in range(len(x)):
+        squares = (columns[None] - x[point]) ** 2 + (columns[:, None] - y[point]) ** 2
+        distances = torch.sqrt(squares + z[point] ** 2)
+        image += torch.cos(2 * torch.pi * 10.5 / 0.633 * distances)
+    return image
+
+
+def float_matmul(A, B):
+    return A.float() @ B.float()
+
+
+def append_kv(K_new, V_new, K_cache, V_cache, t_pos):
+    K_cache[t_pos].copy_(K_new)
+    V_cache[t_pos].copy_(V_new)
+
+
+def counted(n):
+    return torch.arange(n, dtype=torch.float32, device="cuda")
+
+
+def largest_window(input, window_size):
+    sums = F.pad(input.long().cumsum(0), (1, 0))
+    return (sums[window_size:] - sums[:-window_size]).max().int().reshape(1)
+
+
+def flat_power(input, P):
+    return torch.matrix_power(input, P).reshape(-1)
+
+
+def scaled_tiles(X, S, TILE_SIZE):
+    return X * S.repeat_interleave(TILE_SIZE, 0).repeat_interleave(TILE_SIZE, 1)
+
+
+def gdn_gating(A_log, a, dt_bias):
+    return -A_log.exp() * F.softplus(a + dt_bias)
+
+
+def alternating():
+    return torch.tensor([1.0, 2.0], device="cuda").repeat(512)
+
+
+def mean_square(predictions, targets):
+    return ((predictions - targets) ** 2).mean().reshape(1)
+
+
+def wrapped_matmul(a, b):
+    return (a.double() @ b.double()).long().to(torch.int8)
+
+
+def square_plus_one(x):
+    return x * x + 1
