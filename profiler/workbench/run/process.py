@@ -29,6 +29,7 @@ from workbench.run.protocol import (
     LOG,
     PARENT,
     TURN,
+    WAITING,
     Done,
     Event,
     Failed,
@@ -96,7 +97,6 @@ LINES = re.compile(
     re.MULTILINE,
 )
 FRAME = re.compile(r'^  File "[^"]*/kernels/[^/"]+/([^"]+)", line (\d+)', re.MULTILINE)
-WAITS = " in asked"  # among the lines of the process that compares, while a variant's is at work
 DUMP_SECONDS, LINES_SECONDS = 0.5, 3.0  # for a process that hangs to tell its lines: one, at most
 
 E = TypeVar("E", bound=Event)
@@ -213,7 +213,7 @@ class Worker:
     def __init__(
         self, scratch: Path, job: Job, prefix: list[str] | None = None, cubins: Path | None = None
     ) -> None:
-        for name in (EVENTS, CURRENT, TURN, LOG):
+        for name in (EVENTS, CURRENT, TURN, WAITING, LOG):
             (scratch / name).unlink(missing_ok=True)
         write_job(scratch / JOB, job)
         module = MODULES.get(type(job), MAIN)
@@ -312,13 +312,13 @@ class Worker:
         """Kill the process that compares where it is ``too_large``, or ``is_late`` and does not
         wait for a variant's. It writes its lines before, and the worker tells of its end.
         """
+        is_stuck = is_late and not (self.scratch / WAITING).exists()
         for pid in [event.pid for event in self.events[1:] if isinstance(event, Hello)]:
-            if pid == too_large or is_late:
-                text = self.lines_of(pid)
-                if pid == too_large or (text and WAITS not in text):
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
-                    return True
+            if pid == too_large or (is_stuck and memory_of(pid)):  # one that has ended has none
+                self.write_lines(pid)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                return True
         return False
 
     def memory(self) -> tuple[int, int]:
@@ -345,13 +345,13 @@ class Worker:
     def tell_lines(self) -> None:
         """Let those that may hang write their lines to the log, one after the other."""
         for pid in [] if self.under_ncu else self.forks:
-            self.lines_of(pid)
+            self.write_lines(pid)
         with suppress(ProcessLookupError):
             (os.killpg if self.under_ncu else os.kill)(self.process.pid, WHERE)
         exit_code(self.process, DUMP_SECONDS)
 
-    def lines_of(self, pid: int) -> str:
-        """The lines that a process writes when it is asked; "" where none come."""
+    def write_lines(self, pid: int) -> None:
+        """Ask a process for its lines, and wait until they are in the log."""
         with suppress(ProcessLookupError):
             os.kill(pid, WHERE)
         text, until = "", time.monotonic() + LINES_SECONDS
@@ -360,8 +360,7 @@ class Worker:
                 break
             text += self.log.new_text()
         exit_code(self.process, DUMP_SECONDS / 4)  # for the rest of them
-        self.pieces.append(text := text + self.log.new_text())
-        return text if LINES.search(text) else ""
+        self.pieces.append(text + self.log.new_text())
 
     def kill(self) -> None:
         kill_tree(self.process.pid)

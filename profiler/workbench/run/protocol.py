@@ -2,7 +2,8 @@
 
 The parent writes one job to ``job.json`` in the worker's folder. The worker appends one event a
 line to ``events.jsonl`` and keeps the name of whoever has the GPU in ``current``. A worker that
-waits looks for ``turn.json``, which says which of its variants are still wanted.
+waits looks for ``turn.json``, which says which of its variants are still wanted. ``waiting`` is
+there while the process that compares waits for a variant's.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ JOB = "job.json"
 EVENTS = "events.jsonl"
 CURRENT = "current"
 TURN = "turn.json"
+WAITING = "waiting"
 CALLS = "calls.json"
 LOG = "log"
 PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads its events

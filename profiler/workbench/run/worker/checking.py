@@ -15,12 +15,14 @@ from itertools import accumulate
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
 
 from workbench.errors import ToolFailed
+from workbench.run.protocol import WAITING
 from workbench.run.worker.correctness import Caller, CallsMade
 from workbench.run.worker.output import NoResult, Outputs
 from workbench.run.worker.timing.gated import Layout, Revealed, layouts_of, memory_of, shown_in
@@ -129,6 +131,7 @@ class CheckPipes:
 
     def __init__(self, variants: Iterable[str]) -> None:
         self.memory = SharedMemory()
+        self._waiting = Path.cwd() / WAITING
         self._work = RawArray(c_char, MOST_WORK)
         self.work = "loading study.py and the primary reference"
         self.askers: dict[str, Connection] = {}
@@ -200,13 +203,11 @@ class CheckPipes:
         alone: bool,
         take: Callable[..., Any],
     ) -> CallsMade:
-        """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone. This name is
-        what tells, where nothing comes any more, that a variant's process is waited for.
-        """
+        """Let a variant's process make the calls, as ``make_calls`` does. Raises Gone."""
         pipe = self.askers[name]
         give_back_memory()
         contents = self.memory.put(Outputs(dict(handed), frozenset())) if handed else None
-        try:
+        with self.waiting():
             pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, alone, contents)))
             while isinstance(answer := received(pipe), Showing):
                 try:
@@ -215,13 +216,22 @@ class CheckPipes:
                     self.end(name)  # what it would show next is nobody's answer
                     raise
                 pipe.send_bytes(b"taken")
-        except (EOFError, ConnectionError):
-            raise Gone from None
         if isinstance(answer, Ended):
             return answer.made
         if answer.unsupported:
             raise NotImplementedError(answer.why)
         raise NoResult(answer.why, hint=answer.hint)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Tell the command that a variant's process is waited for. Raises Gone where it ends."""
+        self._waiting.touch()
+        try:
+            yield
+        except (EOFError, ConnectionError):
+            raise Gone from None
+        finally:
+            self._waiting.unlink(missing_ok=True)
 
     def end(self, name: str) -> None:
         """Ask a variant's process for nothing more."""
