@@ -24,7 +24,6 @@ LEAST_STALL_PCT = 5.0  # of the samples: a reason with fewer is no bottleneck
 PIPES = ("tensor_pipe", "fma_pipe", "xu_pipe", "lsu_pipe")
 BINDING_SHARE = 0.8
 STALL_RULE, THROUGHPUT_RULE = "CPIStall", "SOLBottleneck"
-ACCESS_RULE = "MemoryCacheAccessPattern"
 ALL_STALLS = "stalls"
 COMPRESSED = "lrc__average_ilc_input_sector_success_rate.pct"
 NO_STALL = (*COUNTERS, ISSUING)  # counters of a line that are no stall reason
@@ -34,17 +33,13 @@ class About(NamedTuple):
     """What is known of one of ncu's rules.
 
     ``title``: where ncu gives it none. ``counter``: its line is the one with the most of it; None
-    for a rule that speaks of the launch as a whole, not of a place in the source. ``stalls``: those
-    that a warp sits in because of it: no fix can win back more than their share.
+    for a rule that speaks of the launch as a whole, not of a place in the source.
     """
 
     title: str = ""
     counter: str | None = ALL_STALLS
-    stalls: tuple[str, ...] = ()
 
 
-QUEUE = ("short_scoreboard", "mio_throttle")
-LOADS, STORES = ("long_scoreboard", "lg_throttle"), ("lg_throttle", "drain", "membar")
 RULES = {
     "AchievedOccupancy": About("Achieved occupancy below theoretical", None),
     "CPIStall": About("Warp stalls"),
@@ -52,12 +47,11 @@ RULES = {
     "IssueSlotUtilization": About("Issue slots idle"),
     "LaunchConfiguration": About(counter=None),
     "MemoryCacheAccessPattern": About(counter=SECTORS),
-    "MemoryL2Compression": About(stalls=("long_scoreboard",)),
-    "SharedMemoryConflicts": About(counter=WAVEFRONTS, stalls=QUEUE),
+    "SharedMemoryConflicts": About(counter=WAVEFRONTS),
     "SOLBottleneck": About(counter=None),
     "TheoreticalOccupancy": About("Theoretical occupancy", None),
-    "UncoalescedGlobalAccess": About("Uncoalesced global accesses", SECTORS, (*LOADS, "drain")),
-    "UncoalescedSharedAccess": About("Uncoalesced shared accesses", WAVEFRONTS, QUEUE),
+    "UncoalescedGlobalAccess": About("Uncoalesced global accesses", SECTORS),
+    "UncoalescedSharedAccess": About("Uncoalesced shared accesses", WAVEFRONTS),
     "WorkloadImbalance": About(counter=None),
 }
 NOTHING_KNOWN = About()
@@ -134,19 +128,6 @@ def _counter(rule: Rule, lines: ColumnTable) -> str | None:
     return rule.about.counter
 
 
-def attainable(rule: str, title: str, estimate: float, figures: Mapping[str, Figure]) -> float:
-    """NVIDIA's estimate, but at most the share of samples in the stalls the rule is about: by
-    sector counts alone it can promise 35 % for a store that no warp waits for.
-    """
-    reasons = RULES.get(rule, NOTHING_KNOWN).stalls
-    if rule == ACCESS_RULE:
-        reasons = STORES if "store" in title.lower() else LOADS
-    if not reasons or "stall.selected" not in figures:
-        return estimate
-    shares = [figures[f"stall.{r}"].value for r in reasons if f"stall.{r}" in figures]
-    return min(estimate, added(shares))
-
-
 def is_binding(rule: Rule, figures: Mapping[str, Figure]) -> bool:
     """False for an occupancy limit that the grid is too small to reach (raising it would change
     nothing), and for compression in L2 where no memory was allocated as compressible (by
@@ -177,16 +158,15 @@ def bottlenecks(
     levels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Bottleneck]:
     """Near roofs, then rules, each once per kernel: those with an estimate first, then those that
-    bind, then those about the whole runtime, then by what is attainable of the estimate, times the
-    kernel's share of the durations. Without rules, the top stall reasons stand in. ``levels`` are
-    the percent of its peak bandwidth that each level of memory reached.
+    bind, then those about the whole runtime, then by ncu's estimate, times the kernel's share of
+    the durations. Without rules, the top stall reasons stand in. ``levels`` are the percent of its
+    peak bandwidth that each level of memory reached.
     """
     columns = ("rule", "title", "kernel", "scope", "estimated_speedup_pct", "focus")
     every = (Rule(*values) for values in rules.rows(*columns))
     first: dict[tuple[str, str], Rule] = {}
     for rule in sorted(
-        (rule for rule in every if not _is_small_stall(rule, lines, figures, kernel_shares)),
-        key=lambda rule: _rank(rule, figures, kernel_shares.get(rule.kernel, 1.0)),
+        every, key=lambda rule: _rank(rule, figures, kernel_shares.get(rule.kernel, 1.0))
     ):
         first.setdefault((rule.name, rule.kernel), rule)
     limits = near_roofs(lines, figures, levels)
@@ -229,19 +209,6 @@ def _first_kernel(lines: ColumnTable) -> str:
     return str(lines["kernel"][0]) if len(lines) else ""
 
 
-def _is_small_stall(
-    rule: Rule,
-    lines: ColumnTable,
-    figures: Mapping[str, Figure],
-    kernel_shares: Mapping[str, float],
-) -> bool:
-    """``figures`` are of all kernels: of one among several it is not known."""
-    if rule.name != STALL_RULE or kernel_shares.get(rule.kernel, 1.0) < 1:
-        return False
-    share = figures.get(f"{STALL}{_counter(rule, lines)}")
-    return share is not None and share.value < LEAST_STALL_PCT
-
-
 def _rank(
     rule: Rule, figures: Mapping[str, Figure], kernel_share: float
 ) -> tuple[bool, bool, bool, float, str, str]:
@@ -250,7 +217,7 @@ def _rank(
         not rated,
         not is_binding(rule, figures),
         rule.scope != "global",
-        -attainable(rule.name, rule.title, rule.estimate, figures) * kernel_share if rated else 0.0,
+        -rule.estimate * kernel_share if rated else 0.0,
         rule.name,
         rule.title,
     )
