@@ -427,8 +427,6 @@ class KernelPair(msgspec.Struct, frozen=True, kw_only=True):
     after: Launch
     comparison: Comparison
     figures: Mapping[str, FigurePair]
-    bottlenecks_before: tuple[Bottleneck, ...]
-    bottlenecks_after: tuple[Bottleneck, ...]
     advice: list[AdvisedChange] | None
     source: SourceCosts
 
@@ -441,8 +439,6 @@ def kernel_pair(read: PairRead, group: PairGroup) -> KernelPair:
         after=group.typical.after,
         comparison=read.comparison,
         figures=figure_pairs(read.before.figures, read.after.figures),
-        bottlenecks_before=read.before.bottlenecks,
-        bottlenecks_after=read.after.bottlenecks,
         advice=to_try(read.after.advice),
         source=source_diff(read.lines),
     )
