@@ -15,9 +15,7 @@ from workbench.derive.figures import Figure, figures
 from workbench.derive.speedup import (
     Key,
     SessionTimes,
-    TwoClocks,
     session_times,
-    two_clocks,
 )
 from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import BadCapture
@@ -120,11 +118,6 @@ class TimedTogether:
         """Sessions that held every variant, before others followed for inconclusive verdicts."""
         numbers = sorted(session.number for session in self.timing.together)
         return frozenset(numbers[: self.timing.first_planned])
-
-    @cached_property
-    def two_clocks(self) -> Mapping[str, TwoClocks]:
-        """Of the sessions side by side; empty for a method with one clock."""
-        return two_clocks(self.timing.together)
 
     @property
     def clocks(self) -> Iterator[float]:

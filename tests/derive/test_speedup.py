@@ -68,40 +68,13 @@ def test_the_same_times_by_either_method_are_the_same() -> None:
         assert other.value == pytest.approx(not_none(one).value)
 
 
-def by_two_clocks(*instances: tuple[str, float, float]) -> Session:
-    """Of a variant each, by stamps and by events."""
-    made = (series(name, stamps, Regime.BACK_TO_BACK) for name, stamps, _ in instances)
-    found = tuple(
-        structs.replace(one, regime=CHAINED, instance=number, by_events=(events,))
-        for number, (one, (_, _, events)) in enumerate(zip(made, instances, strict=True))
-    )
-    return Session(number=1, instances=1, series=found)
-
-
-@pytest.mark.parametrize(
-    ("instances", "has_a_time"),
-    [
-        ([("a", 4.33, 8.81), ("a", 4.35, 8.80)], False),
-        ([("a", 1.00, 1.90), ("a", 1.00, 2.00)], True),
-        ([("a", 1.00, 2.10), ("a", 1.00, 2.11)], False),
-        ([("a", 1.00, 1.10), ("a", 1.00, 3.10)], True),  # they scatter by more than they differ
-        ([("a", 100.0, 102.0), ("a", 100.0, 102.0)], True),
-        ([("a", 100.0, 95.0), ("a", 100.0, 95.0)], False),
-    ],
-)
-def test_a_time_on_which_two_clocks_disagree_is_none(
-    instances: list[tuple[str, float, float]], has_a_time: bool
-) -> None:
-    found = session_times([by_two_clocks(*instances, ("b", 4.3, 4.4))])
-    assert {name for name, _, _ in found} == ({"a", "b"} if has_a_time else {"b"})
-
-
 def test_a_time_in_a_stream_is_unchecked() -> None:
-    found = session_times([by_two_clocks(("a", 4.3, 4.4))])
+    one = structs.replace(series("a", 4.3, Regime.BACK_TO_BACK), regime=CHAINED)
+    found = session_times([Session(number=1, instances=1, series=(one,))])
     checked = not_none(time_of(found["a", CHAINED, False], CHAINED))
     assert not checked.unchecked
     assert "".join(part.text for part in time_cell(checked).text) == "4.30"
-    in_stream = structs.replace(by_two_clocks(("a", 4.3, 4.4)).series[0], unchecked=True)
+    in_stream = structs.replace(one, unchecked=True)
     found = session_times([Session(number=1, instances=1, series=(in_stream,))])
     time = not_none(time_of(found["a", CHAINED, False], CHAINED))
     assert "".join(part.text for part in time_cell(time).text) == "4.30 unchecked"

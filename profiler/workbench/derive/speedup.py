@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from statistics import fmean, median, pstdev, variance
+from statistics import fmean, median, variance
 from typing import TYPE_CHECKING
 
 from workbench.words import Regime, grouped
@@ -219,61 +219,19 @@ def _kilocycles(series: Series) -> float | None:
     return median(whole) / 1e3
 
 
-AGREE, AGREE_US = 0.03, 1.0  # of the time, or µs: docs/trust.md has those of honest kernels
-SCATTER = 3  # standard deviations of their difference between instances
-
-
-@dataclass(frozen=True)
-class TwoClocks:
-    """Chained microseconds of a call by stamps and by events, means over instances of all sessions,
-    and the standard deviation of their difference.
-    """
-
-    stamps: float
-    events: float
-    scatter: float
-
-    @property
-    def disagree(self) -> bool:
-        """Whether they differ by more than those of honest kernels, and than they scatter."""
-        bound = max(AGREE * self.stamps, AGREE_US) + SCATTER * self.scatter
-        return abs(self.stamps - self.events) > bound
-
-
-def two_clocks(sessions: Iterable[Session]) -> Mapping[str, TwoClocks]:
-    """Compare the two clocks of each variant; empty for method 1, which has one."""
-    every = (series for session in sessions for series in session.series if series.by_events)
-    medians = grouped(
-        (series.variant, (median(series.microseconds), median(series.by_events)))
-        for series in every
-    )
-    return {
-        variant: TwoClocks(
-            stamps=fmean(stamps for stamps, _ in both),
-            events=fmean(events for _, events in both),
-            scatter=pstdev(stamps - events for stamps, events in both),
-        )
-        for variant, both in medians.items()
-    }
-
-
 def session_times(
     sessions: Iterable[Session], wrong_outputs: Collection[str] = ()
 ) -> Mapping[Key, SessionTimes]:
     """Collect instance times by variant, regime and A/A control.
 
-    A variant has none in any session if an output of a timed call was wrong, or if the two clocks
-    disagree.
+    A variant has none in any session if an output of a timed call was wrong.
     """
-    every = list(sessions)
-    wrong = {name for name, clocks in two_clocks(every).items() if clocks.disagree}
-    wrong |= {*wrong_outputs}
     times: dict[Key, dict[int, tuple[InstanceTime, ...]]] = {}
-    for session in every:
+    for session in sessions:
         measured = grouped(
             ((series.variant, series.regime, series.control), instance_time(series))
             for series in session.series
-            if series.variant not in wrong
+            if series.variant not in wrong_outputs
         )
         for key, instances in measured.items():
             times.setdefault(key, {})[session.number] = tuple(instances)

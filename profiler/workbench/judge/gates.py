@@ -18,7 +18,7 @@ import msgspec
 from workbench.derive.factors import INSTRUCTIONS
 from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
 from workbench.derive.rooflines import DRAM, GPC_CLOCK, L2, TENSOR, counted_flops, peaks
-from workbench.derive.speedup import OverRecordings, Ratio, TwoClocks
+from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.evidence.records import (
     Build,
     CapturedKernel,
@@ -44,7 +44,6 @@ from workbench.judge.findings import (
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.times import (
     ShapeTimes,
-    clocks_finding,
     interference_of,
     lost_time,
     main_timing,
@@ -527,13 +526,7 @@ def compiled_by(front_ends: Sequence[str]) -> Finding:
 
 
 def cross_check_gates(case: Case) -> tuple[Gate, ...]:
-    return (
-        kernels_gate(case),
-        *clocks_gate(case),
-        duration_gate(case),
-        work_gate(case),
-        outputs_gate(case),
-    )
+    return (kernels_gate(case), duration_gate(case), work_gate(case), outputs_gate(case))
 
 
 def compared_gates(compared: Iterable[Case]) -> Iterator[Gate]:
@@ -631,7 +624,6 @@ class Case:
     timing: Timing | None
     work: Work | None = None
     ceilings: Mapping[str, float] = field(default_factory=dict)
-    clocks: TwoClocks | None = None
 
     @property
     def variant(self) -> str:
@@ -682,20 +674,6 @@ def rates_of(case: Case) -> Mapping[str, float]:
     faster = max(1.0, case.ghz * 1e9 / theory.sm_clock) if case.ghz else 1.0
     scaled = {name: rate * (1.0 if name == DRAM else faster) for name, rate in theory.rates.items()}
     return {**case.ceilings, **scaled}
-
-
-CLOCKS = "clocks"
-
-
-def clocks_gate(case: Case) -> tuple[Gate, ...]:
-    """Stamps and events agree on the time of a call, where sessions had both clocks."""
-    every = case.timing.by_variant.values() if case.timing else ()
-    if not any(series.by_events for many in every for series in many):
-        return ()
-    if case.clocks is None:
-        return (not_collected(CLOCKS),)
-    state = GateState.OPEN if case.clocks.disagree else GateState.PASSED
-    return (Gate(CLOCKS, state, clocks_finding(case.clocks)),)
 
 
 # A call cannot take half as long as its longest launch does in another process, under ncu. No
@@ -1228,7 +1206,6 @@ def case_of(view: View, variant: str, beside: str | None = None) -> Case:
         timing=together.timing if together else None,
         work=view.evidence.work,
         ceilings=view.whole.ceilings,
-        clocks=together.two_clocks.get(variant) if together else None,
     )
 
 

@@ -17,7 +17,6 @@ from workbench.derive.speedup import (
     Ratio,
     SessionTimes,
     Time,
-    TwoClocks,
     adds_nothing,
     between_sessions,
     logarithms,
@@ -191,22 +190,12 @@ class ShapeTimes:
         return finding("untimed.adds_nothing", message, variant=idle)
 
 
-def clocks_finding(clocks: TwoClocks) -> Finding:
-    """Both times; where they disagree, the measurement failed and not the kernel."""
-    code = "clocks.disagree" if clocks.disagree else "clocks.agree"
-    message = f"{clocks.stamps:.3g} µs by stamps, {clocks.events:.3g} µs by events"
-    if clocks.disagree:
-        message = f"the measurement failed, not the kernel: {message}"
-    return finding(code, message, microseconds=clocks.stamps, by_events=clocks.events)
-
-
 def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
     """Why a variant that was timed has no time; None where it was not timed or has one."""
     if variant in timing.timing.wrong:
         message = f"the outputs of timed calls of {variant} were wrong: it has no time"
         return finding("untimed.wrong_outputs", message, variant=variant)
-    clocks = timing.two_clocks.get(variant)
-    return clocks_finding(clocks) if clocks and clocks.disagree else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -509,8 +498,8 @@ class TimingFacts:
     """One timing by a ``method`` (see ``evidence.records.Timing``): ``sessions`` (``most`` where a
     verdict was open) of ``instances`` of each variant in ``rounds``, and ``alone`` of references
     only. Neighbours write one of ``stride`` pieces; calls take ``copies`` of constant inputs in
-    turn. Variants had ``wrong`` timed outputs, ``failed`` since their clocks disagree, or had
-    ``fewer`` instances, for slow calls or too little memory.
+    turn. Variants had ``wrong`` timed outputs, or had ``fewer`` instances, for slow calls or too
+    little memory.
     """
 
     file: str = field(repr=False)
@@ -526,7 +515,6 @@ class TimingFacts:
     throttling: Throttling | None
     most: int = field(repr=False)
     wrong: tuple[str, ...] = field(default=(), repr=False)
-    failed: tuple[str, ...] = field(default=(), repr=False)
     fewer: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -560,7 +548,6 @@ def timing_facts(
         interference=interference_of(timing, reference),
         throttling=_throttling(timing, most_mhz),
         wrong=tuple(timing.timing.wrong),
-        failed=tuple(name for name, clocks in timing.two_clocks.items() if clocks.disagree),
         fewer=tuple(_fewer(timing)),
     )
 
@@ -636,12 +623,6 @@ def _session_warnings(facts: TimingFacts, shape: str) -> Iterator[Finding]:
             f"outputs of timed calls were wrong{suffix(shape)}, so that there is no time: {names}"
         )
         yield finding("timing.wrong_outputs", message, variants=facts.wrong, shape=shape)
-    if facts.failed:
-        message = (
-            f"the measurement failed{suffix(shape)}, and not the kernel: stamps and events "
-            f"disagree. There is no time; measure again: {', '.join(facts.failed)}"
-        )
-        yield finding("timing.clocks", message, variants=facts.failed, shape=shape)
     for control in facts.controls:
         if control.is_off:
             ratio, low, high = control.ratio.ratio, control.ratio.low, control.ratio.high

@@ -354,8 +354,7 @@ CHAINED = {
     f"the same graph without the variant is timed beside it and taken off. {REGIMES}",
     2: f"A call is timed between two other kernels in one CUDA graph: {AROUND}. Its time is that "
     "between stamps before and after the call, less that between two stamps with nothing between "
-    "them. CUDA events are a second clock: a time on which both disagree is not printed. "
-    f"{REGIMES}",
+    f"them. {REGIMES}",
 }
 
 

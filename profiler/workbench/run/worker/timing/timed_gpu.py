@@ -15,8 +15,8 @@ from workbench import cuda
 # Replays whose stamps and sums are held: 35 MB of stamps on the 132 SMs of an H100, 8 MB of sums.
 # Two rounds must fit, which bounds the instances of a session (MOST_INSTANCES).
 SLOTS = 4096
-# Calls of a graph. secret() in neighbours.cu has numbers for 64 calls of a replay, and a few calls
-# besides these are numbered: the one ahead of the stamps, and those of the second clock.
+# Calls of a graph. secret() in neighbours.cu has numbers for 64 calls of a replay, and the call
+# ahead of the stamps is numbered besides these.
 MOST_CALLS = 48
 ROWS_OF_SUMS = MOST_CALLS + 1  # of a replay: the call ahead of the stamps is summed, too
 SUMMED = 4  # outputs of a call, at most; its row has the key of the signs behind them
