@@ -86,7 +86,7 @@ NO_GPU = re.compile(
 # already: only read; and what another command here does as well, or test_ci.py.
 PARSED = (
     "workbench weigh trace.json.gz",  # of a model on a GPU
-    *("--on", "workbench mcp", "workbench new tiled", "report --html", "report --open"),
+    *("--on", "workbench mcp", "workbench new tiled", "report --html"),
     *("doctor --json", "doctor --brief", "bisect fix11", "ablate --study att"),
     *("build 'fix2[warps=2|4]'", "build fix2", "workbench profile -- ", "{stem}.ncu-rep"),
     *("profile --timeline", "profile --keep", "--keep mine", "--study mine", "gate --env"),

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pages
-from answers import Capsys, Patch, error_of, not_none, python
+from answers import Capsys, error_of, not_none, python
 from workbench.app.show import read
 from workbench.cli.main import main
 from workbench.derive.matching import groups
@@ -295,33 +295,17 @@ def test_files_of_one_name_are_kept_apart_and_costs_elsewhere_are_told() -> None
 
 
 def test_the_page_is_written_on_demand_and_then_kept_up_to_date(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capsys
+    tmp_path: Path, capsys: Capsys
 ) -> None:
     root = copy_of_fixture(tmp_path, "attention")
     page = root / "reports" / "attention" / "fix1" / "report.html"
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert not page.exists()
-    asked: list[str] = []
-    monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.delenv("SSH_CONNECTION", raising=False)
-
-    def browser(url: str) -> bool:
-        asked.append(url)
-        return True
-
-    monkeypatch.setattr("webbrowser.open", browser)
     assert "report.html" in error_of(capsys, "report", "fix1", "--html", project=root, code=0)
-    assert not asked
-    assert main(["report", "fix1", "--open", "--project", str(root)]) == 0
-    assert asked == [page.as_uri()]
     assert "step-fix1" in page.read_text(encoding="utf-8")
     page.write_text("of yesterday")
     assert main(["report", "fix1", "--project", str(root)]) == 0
     assert "step-fix1" in page.read_text(encoding="utf-8")
-    capsys.readouterr()
-    monkeypatch.setattr("webbrowser.open", lambda url: False)
-    assert main(["report", "fix1", "--open", "--project", str(root)]) == 0
-    assert capsys.readouterr().out == f"{page}\n"
 
 
 def test_the_memory_chart_has_the_metrics_of_the_report() -> None:

@@ -211,7 +211,7 @@ def test_charts_are_linked_and_diffs_are_on_the_page() -> None:
     assert "{level}" not in text
     text = render(ablation(12))
     assert "Diff against" not in text
-    assert "whole diff: `workbench report --open --study attention`." in text
+    assert "whole diff: `workbench report --html --study attention`." in text
 
 
 @pytest.mark.parametrize("study", sorted(path.name for path in REPORTS.iterdir()))

@@ -319,7 +319,6 @@ class ReportOptions(Recorded):
 
     fixes: Fixes = None
     html: bool = flag("--html", "Also write report.html.")
-    open_: bool = flag("--open", "Write report.html and open it in the browser.")
 
 
 @dataclass(frozen=True)

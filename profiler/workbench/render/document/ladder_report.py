@@ -432,7 +432,7 @@ def reproduction(ablation: Ablation) -> list[doc.Block]:
             doc.code(".[gpu]"),
             " on a machine with a GPU. It measures what is not recorded. The page has every ",
             "variant's whole diff: ",
-            doc.code(f"workbench report --open --study {ablation.study}"),
+            doc.code(f"workbench report --html --study {ablation.study}"),
             ".",
         ),
     ]
