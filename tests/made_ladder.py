@@ -306,14 +306,12 @@ ENVIRONMENT = EvidenceEnvironment(
     command="workbench ablate",
 )
 TIMING = TimingFacts(
-    method=1,
     most=5,
     file="20260102T030405Z.json",
     sessions=SESSIONS,
     instances=INSTANCES,
     rounds=6,
     alone=1,
-    stride=1,
     copies=1,
     controls=(
         Control("baseline", Regime.CHAINED, ratio(1.001, 0.003)),

@@ -495,20 +495,17 @@ class Throttling:
 
 @dataclass(frozen=True)
 class TimingFacts:
-    """One timing by a ``method`` (see ``evidence.records.Timing``): ``sessions`` (``most`` where a
-    verdict was open) of ``instances`` of each variant in ``rounds``, and ``alone`` of references
-    only. Neighbours write one of ``stride`` pieces; calls take ``copies`` of constant inputs in
+    """One timing: ``sessions`` (``most`` where a verdict was open) of ``instances`` of each variant
+    in ``rounds``, and ``alone`` of references only. Calls take ``copies`` of constant inputs in
     turn. Variants had ``wrong`` timed outputs, or had ``fewer`` instances, for slow calls or too
     little memory.
     """
 
     file: str = field(repr=False)
-    method: int = field(repr=False)
     sessions: int
     instances: int
     rounds: int
     alone: int = field(repr=False)
-    stride: int = field(repr=False)
     copies: int = field(repr=False)
     controls: tuple[Control, ...]
     interference: Interference | None
@@ -536,13 +533,11 @@ def timing_facts(
     )
     return TimingFacts(
         file=timing.file,
-        method=timing.timing.method,
         sessions=min(held.values(), default=0),
         most=len(timing.timing.together),
         instances=max((session.instances for session in timing.timing.together), default=0),
         rounds=max((len(series.microseconds) for series in every), default=0),
         alone=sum(session.alone for session in sessions),
-        stride=timing.timing.stride,
         copies=timing.timing.copies,
         controls=tuple(_controls(timing)),
         interference=interference_of(timing, reference),

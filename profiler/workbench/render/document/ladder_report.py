@@ -19,7 +19,6 @@ from workbench.derive.code_diff import sizes_and_summary
 from workbench.derive.figures import ISSUING, UNSAMPLED
 from workbench.derive.rooflines import DRAM, L2
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
-from workbench.evidence.records import METHOD
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import shows_bug
@@ -349,22 +348,15 @@ WORDS = (
     "is one process that times all variants; a run has several. A capture is what Nsight Compute "
     "measured of one call. Not collected: nobody measured it; it is never 0."
 )
-CHAINED = {
-    1: f"A time between two other kernels is what a call adds to them in one CUDA graph: {AROUND}; "
-    f"the same graph without the variant is timed beside it and taken off. {REGIMES}",
-    2: f"A call is timed between two other kernels in one CUDA graph: {AROUND}. Its time is that "
+CHAINED = (
+    f"A call is timed between two other kernels in one CUDA graph: {AROUND}. Its time is that "
     "between stamps before and after the call, less that between two stamps with nothing between "
-    f"them. {REGIMES}",
-}
+    f"them. {REGIMES}"
+)
 
 
 def _regimes(facts: TimingFacts | None) -> str:
-    text = CHAINED[facts.method if facts else METHOD]
-    if facts is not None and facts.stride > 1:
-        text += (
-            f" The inputs are large here: the neighbours touch one of {facts.stride} pieces of "
-            "16 bytes, so that the caches are left as they were."
-        )
+    text = CHAINED
     if facts is not None and facts.copies > 1:
         text += (
             f" Inputs that are constant, such as weights, are held {facts.copies} times with other "
