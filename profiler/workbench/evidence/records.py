@@ -295,13 +295,14 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One instance of a variant in one regime, by round.
 
     ``microseconds`` are of one of the ``calls`` in a graph, less the time between two stamps with
-    nothing between them, of which ``gap`` is the median. ``unchecked``: no graph can capture a
-    call, because of the line ``refused_at``, and these were queued in a stream. Method 1 has the
-    time of a call with all that is around it, and in ``around`` that of the same graph without the
-    variant in the same round. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs.
-    ``control``: it is a second group of instances of the variant, which must come out as equal.
-    Alone it has a value for every window of time in place of rounds, in which no other kernel ran:
-    the time counts once it has settled.
+    nothing between them, of which ``gap`` is the median. Older recordings have the same
+    ``by_events``, which nothing reads. ``unchecked``: no graph can capture a call, because of the
+    line ``refused_at``, and these were queued in a stream. Method 1 has the time of a call with all
+    that is around it, and in ``around`` that of the same graph without the variant in the same
+    round. ``mhz`` and ``around_mhz`` are SM clocks inside of these graphs. ``control``: it is a
+    second group of instances of the variant, which must come out as equal. Alone it has a value for
+    every window of time in place of rounds, in which no other kernel ran: the time counts once it
+    has settled.
     """
 
     variant: str
@@ -314,6 +315,7 @@ class Series(Record, frozen=True, kw_only=True, omit_defaults=True):
     around_mhz: tuple[Measure, ...] = ()
     control: bool = msgspec.field(default=False, name="twin")
     gap: Measure | None = None
+    by_events: tuple[Number, ...] = ()
     unchecked: bool = False
     refused_at: str = ""
 

@@ -327,9 +327,5 @@ class RecordedShape:
 
 def recorded_at(folder: EvidenceFolder, shape: str) -> RecordedShape:
     timings = {path.name: read_record(path, Timing) for path in folder.timing_files(shape)}
-    whole = {
-        name: timing
-        for name, timing in timings.items()  # a process that is killed leaves fewer sessions
-        if sum(not session.alone for session in timing.sessions) >= timing.planned
-    }
+    whole = {name: timing for name, timing in timings.items() if timing.is_complete}
     return RecordedShape(whole, captures_at(folder, shape))
