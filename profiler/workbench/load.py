@@ -362,12 +362,13 @@ class _EvidenceReader:
         """``study`` is another view of the same one, with shapes that were drawn."""
         study = study or self.study
         parameters = study.shapes[shape].parameters
-        recorded = store.recorded_at(self.folder, shape)
-        prints = [timing.fingerprints for timing in recorded.timings.values()]
+        timings = store.timings_at(self.folder, shape)
+        indexes = store.captures_at(self.folder, shape)
+        prints = [timing.fingerprints for timing in timings.values()]
         if names is None:
-            measured = {name for timed in prints for name in timed} | recorded.captures.keys()
+            measured = {name for timed in prints for name in timed} | indexes.keys()
             names = [name for name in study.variants if name in measured]
-        timed = recorded.timings.items() if self.samples else ()
+        timed = timings.items() if self.samples else ()
         return ShapeEvidence(
             shape=shape,
             parameters=parameters,
@@ -376,9 +377,7 @@ class _EvidenceReader:
                 for file, timing in timed
             ),
             variants={
-                name: self._variant(
-                    study, shape, name, prints, recorded.captures.get(name), opened=captures
-                )
+                name: self._variant(study, shape, name, prints, indexes.get(name), opened=captures)
                 for name in dict.fromkeys(names)
             },
             work=study.work(shape)

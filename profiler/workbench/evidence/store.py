@@ -317,15 +317,7 @@ def timeline_at(folder: EvidenceFolder, shape: str, variant: str) -> Timeline | 
     return _recorded(folder.timeline(shape, variant), Timeline)
 
 
-@dataclass(frozen=True)
-class RecordedShape:
-    """The whole timings at a shape by their files, oldest first, and the captures by variant."""
-
-    timings: Mapping[str, Timing]
-    captures: Mapping[str, CaptureIndex]
-
-
-def recorded_at(folder: EvidenceFolder, shape: str) -> RecordedShape:
+def timings_at(folder: EvidenceFolder, shape: str) -> Mapping[str, Timing]:
+    """Return the whole timings at a shape by their files, oldest first."""
     timings = {path.name: read_record(path, Timing) for path in folder.timing_files(shape)}
-    whole = {name: timing for name, timing in timings.items() if timing.is_complete}
-    return RecordedShape(whole, captures_at(folder, shape))
+    return {name: timing for name, timing in timings.items() if timing.is_complete}
