@@ -27,9 +27,10 @@ from shipped_packages import handmade, loaded, ops_of
 from workbench.app import ship, trial_files
 from workbench.app.ship import sources_of
 from workbench.app.trial_files import UNCALLED
-from workbench.app.weigh import needed_by, reference_of, timed
+from workbench.app.weigh import needed_by, reference_of
 from workbench.cli.main import main
 from workbench.cuda import nvcc
+from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped, ShippedTime, Timing
@@ -41,7 +42,7 @@ from workbench.run.protocol import Packable, ShipJob, ShippedKernel
 from workbench.run.worker.shipping import packed
 from workbench.study.model import Step
 from workbench.study.workspace import find_workspace, load_module
-from workbench.words import Status
+from workbench.words import HEADLINE, Status
 from workspaces import FIXTURE, ROOT, make
 
 NAME, MODULE = "transpose-h200", "transpose_h200"
@@ -190,10 +191,15 @@ def test_where_it_comes_from(package: Path) -> None:
 def test_the_timings_that_it_names_give_its_figures(package: Path) -> None:
     for time in shipped(package).times:
         timing = store.read_record(EVIDENCE / time.file, Timing)
-        again = timed(timing, "chosen", "eager", file=time.file)
-        assert again == structs.replace(time, times_reference=None)  # which is of its check
+        times = session_times(timing.together, timing.wrong)
+        mine, its = (times.get((name, HEADLINE, False), {}) for name in ("chosen", "eager"))
+        again = not_none(time_of(mine, HEADLINE))
+        assert (time.microseconds, time.sessions) == (again.value, again.sessions)
+        ratio = ratio_of(its, mine, timing.first_planned) if its else None
+        ends = (ratio.ratio, ratio.low, ratio.high) if ratio else (None, None, None)
+        assert (time.ratio, time.low, time.high) == ends
         if time.shape == "8192x8192":
-            followed = not_none(timed(structs.replace(timing, planned=2), "chosen", "eager"))
+            followed = not_none(ratio_of(its, mine, planned=2))
             assert (time.level, followed.level) == (95, 99)
             assert not_none(followed.low) < not_none(time.low)
 

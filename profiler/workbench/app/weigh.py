@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from workbench import bounds
 from workbench.app.target import Target
-from workbench.derive.speedup import LEVEL, ratio_of, session_times, time_of
+from workbench.derive.speedup import LEVEL, ratio_of, time_of
 from workbench.derive.trace_weights import ModelTrace, Weighed, weighed
 from workbench.errors import GateFailed, UsageError, nearest
-from workbench.evidence.records import ShippedTime, Timing
+from workbench.evidence.records import ShippedTime
 from workbench.load import ShapeEvidence, fullest_timing, load
 from workbench.study.files import readable_text, require_readable
 from workbench.study.front_ends import imported, is_compiling, package_of
@@ -100,37 +99,29 @@ def read_trace(path: Path) -> ModelTrace:
 def times_of(
     every: Mapping[str, ShapeEvidence], variant: str, reference: str
 ) -> Iterator[ShippedTime]:
-    """At every shape where it was timed, beside the reference where that was timed too."""
+    """At every shape where a call of it takes time, beside the reference where that was timed."""
     for shape, evidence in every.items():
         timing = fullest_timing(evidence, filter(None, [variant, reference]))
         if timing is None or variant not in timing.chained:
             continue
         beside = reference if reference in timing.chained else ""
-        if time := timed(timing.timing, variant, beside, file=f"{shape}/timings/{timing.file}"):
-            check = evidence.variants[variant].checks.get(shape)
-            yield structs.replace(time, times_reference=check.times_reference if check else None)
-
-
-def timed(timing: Timing, variant: str, reference: str, *, file: str = "") -> ShippedTime | None:
-    """None where a call adds nothing."""
-    every = session_times(timing.together, timing.wrong)
-    mine = every.get((variant, HEADLINE, False), {})
-    its = every.get((reference, HEADLINE, False), {})
-    time = time_of(mine, HEADLINE)
-    if time is None:
-        return None
-    ratio = ratio_of(its, mine, timing.first_planned) if its else None
-    return ShippedTime(
-        shape=timing.shape,
-        microseconds=time.value,
-        sessions=time.sessions,
-        file=file,
-        reference=reference if ratio else "",
-        ratio=ratio.ratio if ratio else None,
-        low=ratio.low if ratio else None,
-        high=ratio.high if ratio else None,
-        level=ratio.level if ratio else LEVEL,
-    )
+        mine, its = (timing.times.get((n, HEADLINE, False), {}) for n in (variant, beside))
+        time, check = time_of(mine, HEADLINE), evidence.variants[variant].checks.get(shape)
+        if time is None:
+            continue
+        ratio = ratio_of(its, mine, timing.timing.first_planned) if its else None
+        yield ShippedTime(
+            shape=shape,
+            microseconds=time.value,
+            sessions=time.sessions,
+            file=f"{shape}/timings/{timing.file}",
+            reference=beside if ratio else "",
+            ratio=ratio.ratio if ratio else None,
+            low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
+            level=ratio.level if ratio else LEVEL,
+            times_reference=check.times_reference if check else None,
+        )
 
 
 def reference_of(study: Study) -> Variant | None:
