@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+import made_evidence as made
 from workbench.derive.speedup import Ratio
 from workbench.evidence.records import Provenance, Series, Session, Timing, Witness
 from workbench.judge.gates import Gate, least_by_referee, referee_gate
-from workbench.study.config import Gates
+from workbench.judge.ladder import judge
+from workbench.study.config import Config, Gates
 from workbench.study.model import Step
-from workbench.words import GateState, Regime
+from workbench.words import GateState, Regime, Verdict
 
 PARENT = Witness(
     variant="parent", anchor="torch", microseconds=9.0, anchor_microseconds=10.0, audits=200
@@ -101,6 +103,48 @@ def test_a_referee_that_can_time_nobody_keeps_nothing_back() -> None:
     assert (gate.state, gate.binding) == (GateState.OPEN, False)
     (gate,) = gates(changed(unmeasured="no memory"))
     assert gate.binding
+
+
+def seen(name: str, **values: Any) -> Witness:
+    times = {"base": 20.0, "fix": 10.0, "other": 15.0}
+    known = {
+        "anchor": "torch",
+        "anchor_microseconds": 18.0,
+        "audits": 99,
+        "microseconds": times[name],
+    }
+    return Witness(variant=name, **{**known, **values})
+
+
+BUSY: dict[str, Any] = {"unmeasured": "the referee was interrupted", "microseconds": None}
+SLOWED = seen("base", microseconds=10.0)
+LIE: dict[str, Any] = {"why": "max error 1", "microseconds": None}
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "kept"),
+    [
+        ((seen("base"), seen("fix")), (), True),
+        ((seen("base"), seen("fix", **BUSY)), (seen("base"), seen("fix")), True),
+        ((seen("base", **BUSY), seen("fix")), (seen("base"), seen("fix")), True),
+        ((seen("base"), seen("fix", **BUSY)), (seen("base"),), False),
+        ((seen("base"), seen("fix", **BUSY)), (SLOWED, seen("fix")), False),
+        ((seen("base"), seen("fix", **LIE)), (seen("base"), seen("fix")), False),
+    ],
+)  # fmt: skip
+def test_another_recording_has_the_time_that_a_busy_host_did_not_give(
+    now: tuple[Witness, ...], before: tuple[Witness, ...], kept: bool
+) -> None:
+    times = {"base": 20.0, "fix": 10.0, "torch": 18.0}
+    evidence = made.snapshot(
+        [made.step("base", None), made.step("fix", "base")], {"s": times}, "torch"
+    )
+    recordings = (
+        made.together(structs.replace(made.timing("s", times, reference="torch"), witnesses=each))
+        for each in (before, now)
+    )
+    judged = judge(made.with_timings(evidence, "s", *recordings), Config())
+    assert (judged.row("fix").verdict == Verdict.KEPT) == kept
 
 
 def test_half_of_the_gain_is_asked_of_the_referee() -> None:

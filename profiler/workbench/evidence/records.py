@@ -484,6 +484,17 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         return grouped((audit.variant, audit) for audit in every)
 
     @cached_property
+    def refereed(self) -> frozenset[str]:
+        """The variants that the referee timed, and what it timed them beside."""
+        timed = [seen for seen in self.witnesses if seen.microseconds is not None]
+        return frozenset(name for seen in timed for name in (seen.variant, seen.anchor))
+
+    @property
+    def unrefereed(self) -> frozenset[str]:
+        """The variants that it tried to time, and could not."""
+        return frozenset(seen.variant for seen in self.witnesses if seen.unmeasured)
+
+    @cached_property
     def wrong(self) -> Mapping[str, str]:
         """Variants of which a timed call gave a wrong output, and what was wrong with it."""
         audits = (audit for every in self.audits.values() for audit in every)

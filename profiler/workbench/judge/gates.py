@@ -598,9 +598,10 @@ def _kernel(kernel: str, grid: tuple[int, ...], block: tuple[int, ...], times: i
 
 def outputs_gate(case: Case) -> Gate:
     """The outputs of timed calls were right."""
-    audits = case.timing.audits.get(case.variant) if case.timing else None
+    timing = case.audited or case.timing
+    audits = timing.audits.get(case.variant) if timing else None
     if not audits:
-        witnesses = case.timing.witnesses if case.timing else ()
+        witnesses = timing.witnesses if timing else ()
         impossible = any(not witness.anchor for witness in witnesses)
         return not_collected(OUTPUTS, binding=not impossible)
     wrong = next((audit.why for audit in audits if audit.why), "")
@@ -617,13 +618,15 @@ def outputs_gate(case: Case) -> Gate:
 class Case:
     """A timed variant, and what its time is checked by: capture, timing, work of one call.
 
-    ``ceilings`` are measured, in FLOP/s and bytes/s by id.
+    ``ceilings`` are measured, in FLOP/s and bytes/s by id. ``audited`` is another timing, if the
+    referee's audits are of one.
     """
 
     evidence: VariantEvidence
     timing: Timing | None
     work: Work | None = None
     ceilings: Mapping[str, float] = field(default_factory=dict)
+    audited: Timing | None = None
 
     @property
     def variant(self) -> str:
@@ -1143,9 +1146,11 @@ def judged_at_shape(
             fails_at=fails_at,
         )
     )
-    if timed := case_of(view, step.variant, step.parent).timing:
-        time = view.times.time(step.variant, beside=step.parent)
-        gates += referee_gate(timed, step, over, time.value if time else None, limits)
+    by_referee = view.times.refereed(step.variant, step.parent)
+    if by_referee.table:
+        time = by_referee.time(step.variant, beside=step.parent)
+        stamps = time.value if time else None
+        gates += referee_gate(by_referee.table.timing, step, over, stamps, limits)
     return tuple(gates), verdict(gates, over, limits), over
 
 
@@ -1201,9 +1206,11 @@ def case_of(view: View, variant: str, beside: str | None = None) -> Case:
     """
     both = view.times.together(variant, beside) if beside else None
     together = both or view.times.together(variant)
+    refereed = view.times.refereed(variant, beside).table
     return Case(
         evidence=view.variant(variant),
         timing=together.timing if together else None,
+        audited=refereed.timing if refereed else None,
         work=view.evidence.work,
         ceilings=view.whole.ceilings,
     )

@@ -75,6 +75,18 @@ class ShapeTimes:
         chained = [t for t in newest if t.chained >= names]
         return next(iter((*of_table, *chained, *newest)), None)
 
+    def refereed(self, variant: str, beside: str | None) -> ShapeTimes:
+        """The times in the recording that the referee's are looked for in: that of the ratio over
+        ``beside``. If the referee's host was too busy then, it is the newest with both its times.
+        """
+        both = self.together(variant, beside) if beside else None
+        names = {variant, beside} if beside and both else {variant}
+        ours = both or self.together(variant)
+        if ours and names & ours.timing.unrefereed:
+            newest = (t for t in reversed(self.evidence.timings) if t.chained >= names)
+            ours = next((t for t in newest if t.timing.refereed >= names), ours)
+        return replace(self, table=ours)
+
     def instances(
         self,
         variant: str,
