@@ -247,12 +247,12 @@ def test_a_referee_that_is_stopped_has_no_time(monkeypatch: Patch) -> None:
     assert answer.unmeasured.startswith("the referee was interrupted at the end of")
 
 
-@pytest.mark.parametrize(("every", "has_time"), [(5, True), (2, False)])
-def test_a_busy_machine_leaves_a_time(every: int, has_time: bool, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(("tenths", "has_time"), [(5, True), (8, False)])
+def test_a_busy_machine_leaves_a_time(tenths: int, has_time: bool, monkeypatch: Patch) -> None:
     """The time itself, of a stand-in on a busy machine, may be less than that of its neighbours."""
     monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
     replays = itertools.count()
-    taken = property(lambda replay: next(replays) // 4 % every == 0)  # a round of each kind
+    taken = property(lambda replay: next(replays) // 4 * 7 % 10 < tenths)  # a round of each kind
     monkeypatch.setattr(module.GatedReplay, "interrupted", taken)
     made = Played(sessions_job(controls=("baseline",)), "baseline")
     made.lies = HONEST
