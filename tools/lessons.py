@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tools.pages import DOCS, ROOT, write
 
+from workbench.app.target import latest
 from workbench.evidence.store import evidence_folders
 from workbench.judge.ladder import judge
 from workbench.load import load_ladder
@@ -39,7 +40,8 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, str, Change, str]]:
     """GPU, study, kind and line of each step with current evidence and a kind; no rule is ""."""
     for name in workspace.studies():
         study = workspace.study(name)
-        for folder in evidence_folders(workspace.ablations, name):
+        folders, gpu = evidence_folders(workspace.ablations, name), workspace.config.gpu
+        if folder := latest(folders, study.default_shape, gpu):
             steps = study.ladder.chain([])
             known = load_ladder(study, folder, study.default_shape, steps, timed=steps)
             judged = judge(known, workspace.config)

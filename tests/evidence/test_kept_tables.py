@@ -238,6 +238,11 @@ def of_two(root: Path, study: str) -> Path:
     return evidence
 
 
+def with_key(config: Path, key: str, value: str) -> None:
+    text = re.sub(rf"^{key} = .*\n", "", config.read_text(), flags=re.MULTILINE)
+    config.write_text(f'{key} = "{value}"\n{text}')
+
+
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
     of_two(tmp_path / "ws", "transpose")
@@ -254,6 +259,10 @@ def test_of_several_gpus_one_is_named_and_its_own_comes_first(
 
     for named in ("nvidia-b200", "NVIDIA H200"):
         assert gpu(named) == named.lower().replace(" ", "-")
+    config = Path(two[1]) / "workbench.toml"
+    for of_workspace in ("NVIDIA B200", "nvidia-h200"):
+        with_key(config, "gpu", of_workspace)
+        assert gpu() == of_workspace.lower().replace(" ", "-")
     request.getfixturevalue("other")
     assert gpu() == "nvidia-b200"
     assert gpu("nvidia-h200") == "nvidia-h200"

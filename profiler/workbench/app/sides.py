@@ -65,9 +65,9 @@ class Side:
 
     @cached_property
     def folder(self) -> EvidenceFolder | None:
-        """The folder of the newest evidence that the commit holds, at the study's own shape."""
-        shape = self.study.default_shape
-        return latest(evidence_folders(self.workspace.ablations, self.study.name), shape)
+        """The folder of the evidence that the commit shows, at the study's own shape."""
+        folders = evidence_folders(self.workspace.ablations, self.study.name)
+        return latest(folders, self.study.default_shape, self.workspace.config.gpu)
 
     @cached_property
     def evidence(self) -> Mapping[str, VariantEvidence]:

@@ -189,11 +189,13 @@ def profiled_shape(study: Study, shape: str | None) -> Picked:
     return picked[0]
 
 
-def latest(folders: list[EvidenceFolder], shape: str) -> EvidenceFolder | None:
-    """The folder with the newest evidence at this shape."""
+def latest(folders: list[EvidenceFolder], shape: str, gpu: str = "") -> EvidenceFolder | None:
+    """The folder with the newest evidence at this shape; that of a ``gpu``, if it has some."""
     dated = [(max((path.name for path in f.timing_files(shape)), default=""), f) for f in folders]
     with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
-    return max(with_evidence, key=lambda pair: pair[0])[1] if with_evidence else None
+    chosen = gpu_slug(gpu)
+    newest = max(with_evidence, key=lambda pair: (pair[1].gpu == chosen, pair[0]), default=None)
+    return newest[1] if newest else None
 
 
 def find_target(
@@ -222,14 +224,15 @@ def find_recorded(
     names: Sequence[str] = (),
 ) -> Target:
     """Find the target of a verb that measures nothing: what is recorded of ``gpu``, of which
-    there has to be something; by default of this machine's, else of the newest, which is noted.
+    there has to be something; by default of this machine's, else of the workspace's, which is
+    noted, or the newest.
     """
     target = find_target(executor, project, study, shape, names=names)
     if gpu is not None:
         return replace(target, folder=folder_of(target, gpu), live=False)
     if not target.live or latest([target.folder], target.shape) is not None:
         return target
-    folder = latest(recorded(target), target.shape)
+    folder = latest(recorded(target), target.shape, target.workspace.config.gpu)
     if folder is None:
         return target
     executor.note(
@@ -289,7 +292,7 @@ def target_at(executor: Executor, workspace: Workspace, picked: Picked) -> Targe
         base = workspace.evidence_base(study.name)
         return Target(executor, workspace, study, name, EvidenceFolder(base / gpu.slug), True)
     folders = evidence_folders(workspace.ablations, study.name)
-    folder = latest(folders, name)
+    folder = latest(folders, name, workspace.config.gpu)
     if folder is None:
         from workbench.run import machine
 

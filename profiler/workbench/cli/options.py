@@ -34,7 +34,9 @@ ShapeName = Annotated[
 GpuName = Annotated[
     str | None,
     Option(
-        "--gpu", help="GPU of the evidence; default: this machine's, or newest.", metavar="NAME"
+        "--gpu",
+        help="GPU of the evidence; default: this one, or workspace's.",
+        metavar="NAME",
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]

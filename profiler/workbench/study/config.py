@@ -100,9 +100,12 @@ class Config(TomlTable, frozen=True):
     """Top of the file.
 
     study: Study that verbs use without ``--study``. Optional if there is only one.
+    gpu: GPU of the evidence that is shown where this machine has none; without it, or without
+        evidence of it, the newest.
     """
 
     study: Printable = ""
+    gpu: Printable = ""
     gates: Gates = field(default_factory=Gates)
     timing: TimingSettings = field(default_factory=TimingSettings)
     limits: Limits = field(default_factory=Limits)
