@@ -173,21 +173,23 @@ def clustered(found: pd.DataFrame) -> str:
     )
 
 
-def several(recordings: pd.DataFrame) -> bool:
-    """Whether the recordings say how far those of their model vary."""
-    often = recordings[recordings.groupby(PAIR).value.transform("size") >= FEWEST]
-    return bool(often.study.nunique() >= FEWEST_STUDIES)
+def often_recorded(recordings: pd.DataFrame) -> set[str]:
+    """The studies whose recordings say how far they vary: two of one evening do not."""
+    sizes = recordings.groupby(PAIR).value.transform("size")
+    return set(recordings[sizes >= FEWEST].study)
 
 
 def written() -> dict[Path, str]:
     workspace, text, page = find_workspace(ROOT), HEAD, ""
     every, samples = recorded(workspace), sampled(workspace)
     # Where no samples of a pair are kept, those of others say what the sessions' variance is.
-    variances = samples.drop_duplicates(PAIR, keep="last")[[*PAIR, "variance"]]
-    every = every.merge(variances, on=PAIR, how="left")
-    every["variance"] = every.variance.fillna(variances.variance.mean())
+    variances = samples.drop_duplicates(["model", *PAIR], keep="last")
+    every = every.merge(variances[["model", *PAIR, "variance"]], on=["model", *PAIR], how="left")
+    of_model = every.model.map(variances.groupby("model").variance.mean())
+    every["variance"] = every.variance.fillna(of_model).fillna(variances.variance.mean())
     for model, recordings in every.groupby("model"):
-        if not several(recordings):
+        recordings = recordings[recordings.study.isin(often_recorded(recordings))]
+        if recordings.study.nunique() < FEWEST_STUDIES:
             continue
         studies = deviations_of(recordings)
         between, gpus = together(studies), recordings.gpu.nunique()

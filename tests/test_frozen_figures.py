@@ -104,7 +104,7 @@ REJECTED = {
 # times and ratios of a table are of the sessions that have every variant.
 OPEN = ("fix11[stagger=1]", "fix11[stagger=1,polynomial=3]")
 # Kept by one recording, and not by the interval over all that the journal has of them.
-BY_ALL_RECORDINGS = ("fix11[stagger=1]", "fix14")
+BY_ALL_RECORDINGS = ("fix11[stagger=1]", "fix12", "fix14")
 OF_SESSIONS = re.compile(r"(.*/)(microseconds|speedup_over_parent|predictions/Time)/(.*)")
 VERDICTS = ("verdict", "result", "status", "state")
 # The keys that name a row of a list, in the order in which they are tried.

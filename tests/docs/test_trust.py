@@ -153,6 +153,13 @@ def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
     assert between.together(by_study) == pytest.approx(0.01)
 
 
+def test_a_study_of_two_recordings_does_not_say_how_far_they_vary() -> None:
+    pairs = [("often", n) for n in range(5)] + [("twice", n) for n in range(2)]
+    recordings = pd.DataFrame(pairs, columns=["study", "value"])
+    recordings[[*between.PAIR[1:]]] = "x"
+    assert between.often_recorded(recordings) == {"often"}
+
+
 def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:
     every = [
         Told("", "", "", False, apart=0.31, share=0.9),
