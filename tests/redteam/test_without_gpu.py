@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
+from textwrap import indent
 from types import ModuleType
 from typing import Any, cast
 
@@ -18,10 +19,12 @@ import torch
 
 from reward_hacks import CHEATS, HONEST, KERNELS, REFERENCE, WORKSPACE, Cheat, docstring, ladder
 from workbench import cuda
+from workbench.app.executor import Local
+from workbench.app.try_ import AttemptOptions, attempt
 from workbench.cuda.compiler import Source, waits
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import CompileError
-from workbench.errors import ToolFailed, UsageError
+from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import GraphNode
 from workbench.run.protocol import Checked
 from workbench.run.side_jobs import check_on_cpu
@@ -34,7 +37,7 @@ from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.workspace import find_workspace, load_module
-from workbench.words import CheckResult, NodeKind
+from workbench.words import CheckResult, NodeKind, TryVerdict
 from workspaces import make
 
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
@@ -449,6 +452,37 @@ def test_inputs_of_elsewhere_are_handed_over(tmp_path: Path) -> None:
     assert {key for key, outcome in found.items() if outcome.why} == {("wrong", "odd")}
 
 
+TRIED_HERE = {
+    "torchs": "torch.where = lambda x, *given: torch.zeros(x.shape, dtype=torch.float64)\n"
+    "torch.allclose = torch.equal = lambda *given, **named: True\n",
+    "tensors": "torch.Tensor.abs = torch.zeros_like\n",
+    "ours": "from workbench.run.worker import deviation, trial_call\n"
+    "deviation.deviation = lambda *given: deviation.Deviation()\n"
+    "trial_call.error_of = lambda *given: (0.0, 0.0, '')\n",
+    "studys": "import sys\nstudy = sys.modules['workbench_study']\n"
+    "study.exact = lambda inputs: inputs['x'].double() * 2.5\n"
+    "study.plain = lambda inputs: inputs['x'] * 2.5\n",
+}
+
+
+@pytest.mark.parametrize("patch", TRIED_HERE)
+def test_who_patches_the_comparison_is_wrong_for_try_all_the_same(
+    patch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it is imported, and when it is called."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (path := tmp_path / "mine.py").write_text(
+        f"import torch\n{TRIED_HERE[patch]}\n\ndef run(x):\n"
+        + indent(TRIED_HERE[patch], "    ")
+        + "    return 2.5 * x\n"
+    )
+    done = attempt(
+        Local(), path, AttemptOptions(inputs=("x=randn(512)",), versus="torch.add(x, x)")
+    )
+    assert done.verdict == TryVerdict.WRONG
+    assert done.wrong.startswith("error ")
+
+
 CRASHES = """
 import ctypes
 
@@ -496,6 +530,46 @@ def test_a_variant_that_hangs_in_a_check_is_named_with_its_line(
     hangs = "import time\n\ndef run(x):\n    while True:\n        time.sleep(0.1)\n"
     with pytest.raises(UsageError, match=r"^hangs hangs: nothing came for 6 s \(hangs.py:5\)"):
         checked(make(tmp_path, {}, {"hangs": hangs}))
+
+
+TWICE = "def twice(x):\n    return 2 * x\n"
+ENDS_TRIED = {
+    "crashes": "import ctypes\n\ndef twice(x):\n    return ctypes.string_at(0)\n",
+    "hoards": "import time\n\ndef twice(x, kept=[]):\n    while True:\n"
+    "        kept.append((time.sleep(0.02), b'x' * (1 << 24)))\n",
+    "hangs": "import time\n\ndef twice(x):\n    while True:\n        time.sleep(0.1)\n",
+}
+OF_THE_REFERENCE = "the process that compares ended ({}) while comparing mine.py:twice ({})"
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "variants"),
+    [
+        ("crashes", "signal 11, Segmentation fault", "mine.py:twice crashed its process (mine.py:"),
+        ("hoards", "signal 9, Killed", "it takes more than 0.8 GiB of memory (mine.py:"),
+        ("hangs", "signal 9, Killed", "nothing came back for 12 s (mine.py:"),
+    ],
+)
+def test_for_a_reference_that_ends_its_process_nothing_that_is_tried_is_wrong(
+    kind: str, how: str, variants: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 13 << 26)
+    monkeypatch.setattr("workbench.bounds.STARTING_SECONDS", 12.0)
+    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 12.0)
+    mine, theirs = tmp_path / "mine.py", tmp_path / "theirs.py"
+    asked = AttemptOptions(inputs=("x=randn(512)",), versus=f"{theirs}:twice")
+    for path, other in ((mine, theirs), (theirs, mine)):
+        path.write_text(TWICE)
+        other.write_text(ENDS_TRIED[kind])
+        with pytest.raises(WorkbenchError) as told:
+            attempt(Local(), mine, asked)
+        line = f"{other.name}:{len(ENDS_TRIED[kind].splitlines())}"
+        if other is theirs:
+            assert isinstance(told.value, ToolFailed)
+            assert told.value.message == OF_THE_REFERENCE.format(how, line)
+        else:
+            assert told.value.message.startswith(variants)
 
 
 def checked(root: Path) -> tuple[dict[tuple[str, str], Checked], dict[str, str]]:

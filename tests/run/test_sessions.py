@@ -934,7 +934,7 @@ def test_who_fails_a_check_at_another_shape_is_told_with_that_shape(
     worker.ends = cast(
         Any,
         SimpleNamespace(
-            draws=lambda name: iter(asked),
+            asks=lambda name, kind: iter(asked),
             answer=lambda name, draw, calls: fails_at(name, draw.shape),
             asked=fails_at,
             end=print,

@@ -87,7 +87,7 @@ MAIN = "workbench.run.worker.job_worker"
 MODULES = {
     SessionsJob: "workbench.run.worker.session_forks",
     ShipJob: "workbench.run.worker.shipping",
-    TrialJob: "workbench.run.worker.trial_call",
+    TrialJob: "workbench.run.worker.trial_worker",
 }
 
 # What faulthandler writes of a process, and the user's lines in it, the innermost first.

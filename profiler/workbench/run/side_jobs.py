@@ -104,8 +104,8 @@ def answer_of(
     if outcome.interrupted:
         raise KeyboardInterrupt
     if broken := outcome.of(Broken):
-        error = broken[0].error
-        raise structs.replace(error, message=worded(error.message)).error(default)
+        error, where = broken[0].error, f" ({outcome.line})" if outcome.line else ""
+        raise structs.replace(error, message=worded(error.message) + where).error(default)
     if not (answers := outcome.of(kind)):
         raise worker_stopped(outcome)
     return answers[0]

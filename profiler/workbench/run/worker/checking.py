@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import torch
@@ -67,6 +67,9 @@ class Showing(msgspec.Struct, frozen=True, tag=True):
     """The outputs of a call, whose bytes lie in the memory until they are taken."""
 
     revealed: Revealed
+
+
+T = TypeVar("T")
 
 
 class SharedMemory:
@@ -156,16 +159,16 @@ class CheckPipes:
         self._work.value = work.encode("utf-8", "replace")[: MOST_WORK - 1]
 
     # ---- the process of a variant ------------------------------------------------------------
-    def draws(self, name: str) -> Iterator[Draw]:
+    def asks(self, name: str, kind: type[T]) -> Iterator[T]:
         """What is asked for, until nothing is any more."""
         while told := self.heard(name):
-            yield msgspec.json.decode(told, type=Draw)
+            yield msgspec.json.decode(told, type=kind)
 
     def heard(self, name: str) -> bytes:
         with or_ended():
             return self.callers[name].recv_bytes()
 
-    def tell(self, name: str, message: Showing | Ended | CallsRefused) -> None:
+    def tell(self, name: str, message: msgspec.Struct) -> None:
         told = msgspec.json.encode(message)
         with or_ended():
             self.callers[name].send_bytes(told)
@@ -209,7 +212,7 @@ class CheckPipes:
         contents = self.memory.put(Outputs(dict(handed), frozenset())) if handed else None
         with self.waiting():
             pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, alone, contents)))
-            while isinstance(answer := received(pipe), Showing):
+            while isinstance(answer := received(pipe, Showing | Ended | CallsRefused), Showing):
                 try:
                     take(self.memory.get(answer.revealed))
                 except Exception:
@@ -221,6 +224,12 @@ class CheckPipes:
         if answer.unsupported:
             raise NotImplementedError(answer.why)
         raise NoResult(answer.why, hint=answer.hint)
+
+    def answer_to(self, name: str, question: msgspec.Struct, kind: Any) -> Any:
+        """Return the answer, of a ``kind``, of a variant's process to one question. Raises Gone."""
+        with self.waiting():
+            self.askers[name].send_bytes(msgspec.json.encode(question))
+            return received(self.askers[name], kind)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -252,8 +261,8 @@ class Gone(Exception):
     """The process of the variant has ended, and others tell how."""
 
 
-def received(pipe: Connection) -> Showing | Ended | CallsRefused:
+def received(pipe: Connection, kind: Any) -> Any:
     try:
-        return msgspec.json.decode(pipe.recv_bytes(MOST_TOLD), type=Showing | Ended | CallsRefused)
+        return msgspec.json.decode(pipe.recv_bytes(MOST_TOLD), type=kind)
     except (msgspec.DecodeError, RecursionError):
         raise ToolFailed("its process does not say what its calls gave") from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
@@ -20,28 +19,23 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from workbench import cuda
-from workbench.children import adopt, end_like, end_strays
+from workbench.children import adopt
 from workbench.cuda.includes import source_text
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (
-    Broken,
     Built,
     Captured,
     Checked,
     DeviceFound,
-    ErrorText,
-    Hello,
     Start,
     VariantsJob,
     read_calls,
 )
-from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe, or_broken
-from workbench.run.worker.loader import KeptSources, Loader, Opened
+from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
+from workbench.run.worker.forking_worker import ForkingWorker
+from workbench.run.worker.loader import Loader, Opened
 from workbench.run.worker.startup import (
-    Forked,
-    Parent,
-    forked,
     import_ahead,
     import_for_forks,
     import_libraries,
@@ -58,24 +52,21 @@ from workbench.study.model import base_name
 from workbench.words import CheckResult, Phase
 
 if TYPE_CHECKING:
-    from workbench.run.worker.checking import CheckPipes
     from workbench.run.worker.timing.neighbours import Neighbours
 
 
-class JobWorker:
+class JobWorker(ForkingWorker):
     """Does one job in the current directory."""
 
     def __init__(self, job: VariantsJob, journal: EventLog) -> None:
         self.job = job
-        self.variants = job.variants
-        self.journal = journal
         self.loader = Loader(job, plain=self.only_compiles)
+        super().__init__(journal, job.variants, self.loader.folder)
         if job.on_cpu:
             signal.signal(signal.SIGPROF, out_of_time)  # before any module has its own handlers
         self.failed: set[str] = set()
         self.reported = job.on_cpu or self.only_compiles
         self.neighbours: Neighbours | None = None
-        self.ends: CheckPipes | None = None
         self.opened: Opened | None = None
 
     def run(self) -> None:
@@ -87,71 +78,26 @@ class JobWorker:
             self.load_study()
             self.work(self.variants)
             return
-        sources, parent = KeptSources(self.loader.folder), Parent()
-        comparing: list[int] = []
-        if Phase.CHECK in self.job.phases:
-            from workbench.run.worker.checking import CheckPipes
+        self.run_forks(compares=Phase.CHECK in self.job.phases)
 
-            self.ends = CheckPipes(self.variants)
-            comparing.append(forked(self.comparing))
-            self.ends.keep(self.ends.callers)
-        forks: deque[Forked] = deque()
-        for name in (*self.variants, ""):
-            sources.put_back()
-            if name:
-                prepared, work = partial(self.prepared, name), partial(self.work, [name])
-                forks.append(Forked(prepared, work, self.journal))
-                self.reported = True
-                if self.ends:
-                    self.ends.callers[name].close()
-            if forks and (len(forks) > 1 or not name):
-                if status := forks.popleft().run(parent):
-                    self.tell_of(comparing, status)
-                    os._exit(end_like(status))
-                end_strays([*comparing, *(fork.pid for fork in forks)])
-        for pid in comparing:
-            os.waitpid(pid, 0)
-
-    def tell_of(self, comparing: Sequence[int], status: int) -> None:
-        """Say so where a variant's process ended because the one that compares did, for which no
-        variant fails. A process that is about to end cannot be stopped any more.
-        """
-        from workbench.run.worker.checking import NOBODY_ASKS
-
-        for pid in comparing if os.waitstatus_to_exitcode(status) == NOBODY_ASKS else ():
-            os.kill(pid, signal.SIGSTOP)
-            _, ended = os.waitpid(pid, os.WUNTRACED)
-            assert self.ends
-            if self.ends.work and not os.WIFSTOPPED(ended):
-                code = os.waitstatus_to_exitcode(ended)
-                how = f"exit {code}" if code >= 0 else f"signal {-code}, {signal.strsignal(-code)}"
-                why = f"the process that compares ended ({how}) while {self.ends.work}"
-                hint = FEWER if code == -signal.SIGKILL else ITS_REFERENCE
-                self.journal.current("")
-                self.journal.write(Broken(error=ErrorText.of(ToolFailed(why, hint=hint))))
-
-    def comparing(self) -> None:
-        """All that the process does that compares. Before any code of a variant runs, it has loaded
-        what it compares with.
-        """
-        with or_broken(self.journal):
-            assert self.ends
-            self.ends.keep(self.ends.askers)
-            self.journal.write(Hello(pid=os.getpid()))
-            self.study = self.loader.study()
-            make_context()
-            reference = self.load_reference()
-            self.ends.begin()
-            try:
-                for name in self.variants:
-                    self.compare(name, reference)
-            except BaseException as error:
-                told = describe(error)
-                why = f"while {self.ends.work}: {told.message}"
-                raise ToolFailed(why, hint=told.hint or ITS_REFERENCE) from error
+    def compare_all(self) -> None:
+        """Before any code of a variant runs, it has loaded what it compares with."""
+        assert self.ends
+        self.study = self.loader.study()
+        make_context()
+        reference = self.load_reference()
+        self.ends.begin()
+        try:
+            for name in self.variants:
+                self.compare(name, reference)
+        except BaseException as error:
+            told = describe(error)
+            why = f"while {self.ends.work}: {told.message}"
+            raise ToolFailed(why, hint=told.hint or self.its_reference) from error
 
     def prepared(self, name: str) -> None:
         """Load the study and make a CUDA context, while the variant before is checked."""
+        self.reported |= name != self.variants[0]
         if self.ends:
             self.ends.keep(self.ends.callers, name)
         self.load_study()
@@ -247,6 +193,7 @@ class JobWorker:
         other, until one takes long: not all code is as fast as torch's. Raises EnvironmentLacks
         there for CUDA C.
         """
+        from workbench.run.worker.checking import Draw
         from workbench.run.worker.correctness import make_calls
         from workbench.run.worker.timing.graphs import capture_stream
 
@@ -259,7 +206,7 @@ class JobWorker:
             run = self.telling(name, run)
         run = self.in_layout(name, run)
         assert self.ends
-        for shape, draws in groupby(self.ends.draws(name), key=lambda draw: draw.shape):
+        for shape, draws in groupby(self.ends.asks(name, Draw), key=lambda draw: draw.shape):
             calls = partial(make_calls, self.study, run, self.study.shapes[shape], side)
             try:
                 with limited(CPU_SECONDS) if on_cpu else nullcontext():
@@ -376,8 +323,6 @@ class JobWorker:
 TRACED_AFTER = 3  # calls: the clocks have risen
 CPU_SECONDS = 8.0  # at one shape
 CUDA_C = "CUDA C needs a GPU"
-FEWER = "where memory or time ran out, take smaller shapes, or fewer that study.py always checks"
-ITS_REFERENCE = "call reference() of study.py alone, on these inputs: it ends its process"
 
 
 def make_context() -> None:

@@ -1,4 +1,4 @@
-"""Calls a study's baseline and references once: ``python -m workbench.run.worker.trial_call JOB``.
+"""Calls a study's baseline and references once.
 
 What a problem's files do not say: which tensors there are, which of them are only written into,
 whether the reference takes doubles, how large its own error is. Where there is no GPU it is done on
@@ -8,8 +8,7 @@ the CPU, as far as the code goes there.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
+from workbench.run.worker.correctness import drawn_with
 from workbench.run.worker.deviation import (
     FEW,
     RunFunction,
@@ -38,11 +38,9 @@ from workbench.run.worker.deviation import (
     without_values,
     written,
 )
-from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import describe, in_users_words
 from workbench.run.worker.output import refuse_lazy
 from workbench.run.worker.process_settings import load_kept
-from workbench.run.worker.startup import job_of
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
 from workbench.study.files import readable_text
 from workbench.study.front_ends import tuned_in_place
@@ -55,11 +53,19 @@ NO_REFERENCE = "the reference cannot be computed"
 COMPUTED = "return plain tensors of torch, dense and computed"
 
 
-class TrialRun:
-    """Does one job in the current directory."""
+class CallFails(GateFailed):
+    """Raised where a call fails in another process, by no error of the workbench."""
 
-    def __init__(self, job: TrialJob) -> None:
-        self.job = job
+
+class TrialRun:
+    """Does one job in the current directory. ``elsewhere`` gives the ``run`` of a variant that is
+    called in another process, one variant after the other.
+    """
+
+    def __init__(
+        self, job: TrialJob, elsewhere: Callable[[str], RunFunction] | None = None
+    ) -> None:
+        self.job, self.elsewhere = job, elsewhere
         self.device = torch.device(job.device)
         self.folder = Path.cwd() / "kernels" / job.study
         self.study = self.module("study.py", "workbench_study")
@@ -96,6 +102,9 @@ class TrialRun:
                 self.require_repeatable(expected, self.expected(inputs)[0], "the reference")
             if not self.differs:
                 errors[self.job.baseline] = error[0], error[1]
+        tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+        own_check = clobbered or hasattr(self.study, "accepts")
+        larger = None if own_check else self.larger(inputs, expected, errors)
         seen = result
         for name in self.job.references:
             out = self.called(name, inputs)
@@ -104,15 +113,12 @@ class TrialRun:
                 left = len(tensors(expected)) - len(tensors(out)) == len(in_place)
                 right = tuple(tensors(expected)[: len(tensors(out))]) if left else expected
                 errors.update(self.compared(name, out, right))
-        tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
         self.add(self.job.shapes[0], inputs, expected)
         checked = result is not None and hasattr(self.study, "accepts")
         refused = self.refused(inputs, result) if checked else ""
         if clobbered:
             changed = in_place[0]
             refused = f"it changes its input {changed}, which the reference does not"
-        own_check = clobbered or hasattr(self.study, "accepts")
-        larger = None if own_check else self.larger(inputs, expected, errors)
         for shape in self.job.shapes[1:]:
             others = without(self.inputs(shape), destinations)
             self.add(shape, others, self.study.plain(others))
@@ -165,13 +171,12 @@ class TrialRun:
                 )
         return inputs
 
-    def drawn(self, shape: str) -> Inputs:
-        generator = torch.Generator(self.device).manual_seed(secrets.randbits(32))
+    def drawn(self, shape: str, seed: int | None = None) -> Inputs:
+        self.seed = secrets.randbits(32) if seed is None else seed
         try:
-            inputs: Inputs = self.study.inputs(self.study.shapes[shape], generator)
+            return drawn_with(self.study, self.study.shapes[shape], "", self.seed)
         except Exception as error:
             raise in_users_words(error, "the inputs cannot be made") from error
-        return inputs
 
     def require_small(self, shape: str) -> None:
         """Raises EnvironmentLacks for what would fill a computer; nothing is allocated."""
@@ -354,7 +359,8 @@ class TrialRun:
             return None
         except Exception as error:
             text = in_users_words(error, f"{self.known(name)} fails")
-            usual = isinstance(error, WorkbenchError) and not isinstance(error, EnvironmentLacks)
+            usual = isinstance(error, WorkbenchError)
+            usual = usual and not isinstance(error, EnvironmentLacks | CallFails)
             if name == self.job.baseline and (self.device.type == "cuda" or usual):
                 raise text from error
             self.failures[name] = describe(text)
@@ -387,6 +393,8 @@ class TrialRun:
         """The variant's ``run``. It raises GateFailed where a tensor that it returns, or was given,
         computes when it is looked at.
         """
+        if self.elsewhere:
+            return self.elsewhere(name)
         run: RunFunction = self.module(f"{name}.py", f"workbench_tried_{name}").run
 
         def called(**inputs: Any) -> Any:
@@ -418,13 +426,3 @@ class TrialRun:
         kind = next((v.dtype for v in inputs.values()
                      if isinstance(v, torch.Tensor) and v.is_floating_point()), None)  # fmt: skip
         return tuple(t.to(kind) if kind else t for t in tensors(expected))
-
-
-def main() -> None:
-    with job_of(TrialJob) as (job, journal), on_cpu() if job.device == "cpu" else nullcontext():
-        journal.current(job.called)
-        journal.write(TrialRun(job).run())
-
-
-if __name__ == "__main__":
-    main()
