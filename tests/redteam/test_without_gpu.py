@@ -532,6 +532,23 @@ def test_a_variant_that_hangs_in_a_check_is_named_with_its_line(
         checked(make(tmp_path, {}, {"hangs": hangs}))
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return torch._neg_view(x)", "a tensor that is computed where it is read"),
+        ("raise SystemExit(3)", "mine.py:4 ends its process: SystemExit: 3"),
+    ],
+)
+def test_who_gives_try_no_result_is_told_so(
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (path := tmp_path / "mine.py").write_text(f"import torch\n\ndef twice(x):\n    {body}\n")
+    asked = AttemptOptions(inputs=("x=randn(512)",), versus="torch.add(x, x)")
+    with pytest.raises(WorkbenchError, match=re.escape(said)):
+        attempt(Local(), path, asked)
+
+
 TWICE = "def twice(x):\n    return 2 * x\n"
 ENDS_TRIED = {
     "crashes": "import ctypes\n\ndef twice(x):\n    return ctypes.string_at(0)\n",

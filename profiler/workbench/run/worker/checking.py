@@ -85,7 +85,11 @@ class SharedMemory:
 
     def put(self, outputs: Outputs) -> Revealed:
         """Raises NoResult where they are too large."""
-        dense = {n: t if is_dense(t) else t.contiguous() for n, t in outputs.tensors.items()}
+        in_order = torch.contiguous_format  # contiguous() leaves gaps in what has no elements
+        dense = {
+            name: tensor if is_dense(tensor) else tensor.clone(memory_format=in_order)
+            for name, tensor in outputs.tensors.items()
+        }
         told = Revealed(layouts_of(Outputs(dense, outputs.counted)), tuple(outputs.counted))
         for out, place in zip(dense.values(), self.places(told), strict=True):
             place.copy_(memory_of(out.detach()))

@@ -39,8 +39,8 @@ class ForkingWorker(ABC):
         """All that the process does that compares."""
 
     @abstractmethod
-    def prepared(self, name: str) -> None:
-        """Prepare the process of a variant, while the one before is at work."""
+    def prepare(self) -> None:
+        """Do in the process of a variant what needs no turn, and runs no code of it."""
 
     @abstractmethod
     def work(self, variants: Sequence[str]) -> None:
@@ -80,6 +80,13 @@ class ForkingWorker(ABC):
             self.ends.keep(self.ends.askers)
             self.journal.write(Hello(pid=os.getpid()))
             self.compare_all()
+
+    def prepared(self, name: str) -> None:
+        if self.ends:
+            self.ends.keep(self.ends.callers, name)
+        self.prepare()
+        if self.ends:
+            self.ends.heard(name)  # that what it compares with is loaded
 
     def tell_of(self, comparing: Sequence[int], status: int) -> None:
         """Say so where a variant's process ended because the one that compares did, for which no

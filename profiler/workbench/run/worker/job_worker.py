@@ -95,19 +95,13 @@ class JobWorker(ForkingWorker):
             why = f"while {self.ends.work}: {told.message}"
             raise ToolFailed(why, hint=told.hint or self.its_reference) from error
 
-    def prepared(self, name: str) -> None:
-        """Load the study and make a CUDA context, while the variant before is checked."""
-        self.reported |= name != self.variants[0]
-        if self.ends:
-            self.ends.keep(self.ends.callers, name)
+    def prepare(self) -> None:
         self.load_study()
         make_context()
-        if self.ends:
-            self.ends.heard(name)  # that all is loaded
 
     def work(self, variants: Sequence[str]) -> None:
         """Do all phases of these. None is left of it but its events."""
-        if not self.reported:
+        if not self.reported and [*variants][:1] == [*self.variants][:1]:
             from workbench.run.worker.device import environment
 
             self.journal.write(DeviceFound(environment=environment()))

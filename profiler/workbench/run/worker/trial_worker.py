@@ -81,7 +81,7 @@ class TrialWorker(ForkingWorker):
     def compare_all(self) -> None:
         assert self.ends
         self.ends.work = f"comparing {self.job.called}"
-        self.asked, self.seed = "", 0
+        self.asked = ""
         self.trial = TrialRun(self.job, self.elsewhere)
         try:
             self.journal.write(self.trial.run())
@@ -94,8 +94,7 @@ class TrialWorker(ForkingWorker):
         """``run`` in the variant's process. That of another variant ends: none is asked again."""
         assert self.ends
         if not self.asked:
-            self.seed = self.trial.seed
-            self.ends.begin()
+            self.ends.begin()  # all inputs of calls are drawn
         elif self.asked != name:
             self.ends.end(self.asked)
         self.asked, ends, anew = name, self.ends, True
@@ -104,7 +103,7 @@ class TrialWorker(ForkingWorker):
             nonlocal anew
             empty = tuple(name for name, value in inputs.items() if isinstance(value, Empty))
             handed = ends.memory.put(Outputs(tensors_of(inputs), frozenset()))
-            question, anew = TrialCall(self.seed, anew, empty, handed), False
+            question, anew = TrialCall(self.trial.seed, anew, empty, handed), False
             answer = ends.answer_to(name, question, Returned | Raised)
             if isinstance(answer, Returned):
                 return taken(answer, ends.memory, inputs)
@@ -114,12 +113,9 @@ class TrialWorker(ForkingWorker):
         return called
 
     # ---- the process of a variant ------------------------------------------------------------
-    def prepared(self, name: str) -> None:
-        assert self.ends
-        self.ends.keep(self.ends.callers, name)
+    def prepare(self) -> None:
         self.trial = TrialRun(self.job)
         self.drawn: Inputs = {}
-        self.ends.heard(name)  # that the inputs are drawn
 
     def work(self, variants: Sequence[str]) -> None:
         assert self.ends
@@ -179,11 +175,12 @@ def taken(returned: Returned, memory: SharedMemory, inputs: Inputs) -> Any:
         inputs[name].data = tensors[name]
     results = []
     for place, view in enumerate(returned.views):
-        if view:
-            storage = inputs[view.layout.name].untyped_storage()
-            result = torch.empty(0, dtype=getattr(torch, view.layout.dtype))
-            result.set_(storage, view.offset, view.layout.shape, view.layout.strides)
-        results.append(result if view else tensors[output(place)])
+        if view is None:
+            results.append(tensors[output(place)])
+            continue
+        layout, storage = view.layout, inputs[view.layout.name].untyped_storage()
+        every = torch.empty(0, dtype=torch.uint8).set_(storage).view(getattr(torch, layout.dtype))
+        results.append(every.as_strided(layout.shape, layout.strides, view.offset))
     match returned.kind:
         case "NoneType":
             return None
