@@ -945,3 +945,53 @@ def test_a_header_without_kernels_names_the_file_that_has_them(tmp_path: Path) -
     with pytest.raises(UsageError) as error:
         problem(tmp_path / "k.cuh")
     assert error.value.hint == "name the file with one: k.cu"
+
+
+KERNEL_FILES = {
+    "app.cu": '#include "./parts/ops.cuh"\nint main() { twice<<<1, 1>>>(); }\n',
+    "parts/ops.cuh": "__global__ void twice();\n__global__ void thrice();\n",
+    "parts/a_thrice.cu": '#include "ops.cuh"\n__global__ void thrice() {}\n',
+    "parts/twice.cu": '#include "ops.cuh"\nnamespace ops {\n__global__ void twice() {}\n}\n',
+    "parts/gone.cu": '#include "ops.cuh"\n// __global__ void twice() {}\n',
+    "parts/other/four.cu": "__global__ void four() {}\n",
+    "alone/app.cu": "// __global__ none\nint main() {}\n",
+    "alone/app.cuh": "void launch();\n",
+    "beside/app.cu": '#include "../parts/ops.cuh"\nint main() { thrice<<<1, 1>>>(); }\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("app.cu", "name the file with one: parts/twice.cu"),
+        ("parts/ops.cuh", "name the file with one: a_thrice.cu, twice.cu"),
+        ("parts/gone.cu", "name the file with one: a_thrice.cu, twice.cu"),
+        (
+            "alone/app.cu",
+            "the whole program: nvcc -O3 -lineinfo -o app app.cu && workbench profile -- ./app",
+        ),
+        ("alone/app.cuh", "name a file with one"),
+        ("beside/app.cu", "name the file with one: ../parts/a_thrice.cu"),
+    ],
+)
+def test_a_file_without_kernels_names_where_they_are(path: str, hint: str, tmp_path: Path) -> None:
+    for name, text in KERNEL_FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError) as error:
+        problem(tmp_path / path)
+    assert error.value.message == f"{Path(path).name} has no __global__ function"
+    assert error.value.hint == hint
+
+
+def test_a_kernel_is_seen_beside_a_function_with_a_comparison_in_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "k.cuh"
+    path.write_text(
+        "template <int N> __global__ void scale(int rows) {}\n"
+        "template <int N> typename std::enable_if<N == 1, int>::type pick(int n) { return n; }\n"
+        "template <int N> std::enable_if_t<N != 1 && N <= 4, int> pick(int n) { return n; }\n"
+    )
+    with pytest.raises(UsageError) as error:
+        problem(path)
+    assert "needs --launch: how scale(int rows) is launched" in error.value.message
+    assert "--input rows=" in error.value.hint

@@ -153,7 +153,7 @@ def _is_function(head: str) -> bool:
     if _CLASS.match(head):
         return head.endswith(")")
     before = head.partition("(")[0]
-    return "(" in head and not re.search(r"(?<!operator)=", re.sub(r"operator\W+", "", before))
+    return "(" in head and not re.search(r"(?<![=!<>])=(?!=)", re.sub(r"operator\W+", "", before))
 
 
 def is_host(item: Item, text: str = "") -> bool:

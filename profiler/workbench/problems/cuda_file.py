@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from workbench import bounds
 from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
-from workbench.cuda.programs import Entry, entries, launches
+from workbench.cuda.programs import Entry, entries, launches, masked
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import ELEMENTS, NUMBERS, as_options, parameters_of, require_fit
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
@@ -25,6 +26,8 @@ from workbench.problems.user_files import (
 )
 from workbench.study.files import readable_text, require_readable
 
+MARK = "__global__"
+SOURCES, MOST = ("*.cu", "*.cuh", "*/*.cu", "*/*.cuh"), 8  # that a hint looks at, and names
 WHOLE = {*NUMBERS} - {"float", "double", "bool"}
 
 
@@ -33,10 +36,13 @@ def read_cuda_file(request: Request) -> Problem:
     path = request.source
     require_readable(path, bounds.SOURCE)
     source, files = gathered(path)
-    text = expand_includes(path, errors="replace")
+    included: set[Path] = set()
+    text = expand_includes(path, included, "replace")
     kernels = entries(text) or entries(readable_text(path))  # a header may be no C++
     if not kernels:
-        raise UsageError(f"{path.name} has no __global__ function", hint=_with_kernels(path))
+        raise UsageError(
+            f"{path.name} has no __global__ function", hint=_with_kernels(path, text, included)
+        )
     made = [read_input(option) for option in request.inputs]
     names = [option.name for option in made]
     if not request.launch:
@@ -101,13 +107,37 @@ def read_cuda_file(request: Request) -> Problem:
     return with_references(problem, request)
 
 
-def _with_kernels(path: Path) -> str:
-    """Return what to try in place of a file without kernels: those beside it that have some."""
-    sources = [one for end in ("*.cu", "*.cuh") for one in sorted(path.parent.glob(end))]
-    texts = {one.name: readable_text(one) for one in sources if one.stat().st_size < bounds.FILE}
-    others = [name for name, text in texts.items() if "__global__" in text and name != path.name]
-    including = [name for name in others if f'"{path.name}"' in texts[name]]
-    return f"name the file with one{': ' if others else ''}{', '.join(including or others)}"
+def _with_kernels(path: Path, text: str, included: Collection[Path]) -> str:
+    """Return what to try in place of a file without kernels: those beside it, below it or beside
+    what it includes that define some. At first those whose kernels its ``text`` launches, then
+    those of others that it names, then those that include it.
+    """
+    folders = {path.parent, *(one.parent for one in included)}
+    sources = {one for folder in folders for end in SOURCES for one in folder.glob(end)}
+    texts = {
+        os.path.relpath(one, path.parent): readable_text(one)
+        for one in sorted(sources)
+        if one.is_file() and one.stat().st_size < bounds.FILE
+    }
+    kernels = {name: _bare(entries(other)) for name, other in texts.items() if MARK in other}
+    others = [name for name, defined in kernels.items() if defined]
+    if not others:
+        whole = _whole_program(path, text)
+        return f"the whole program: {whole}" if whole else "name a file with one"
+    called = _bare(name for name, _ in launches(text))
+    words = {*re.findall(r"\w+", masked(text))}
+    ranks = (
+        [name for name in others if kernels[name] & called],
+        [name for name in others if kernels[name] & words],
+        [name for name in others if f'"{path.name}"' in texts[name]],
+        others,
+    )
+    return f"name the file with one: {', '.join(next(filter(None, ranks))[:MOST])}"
+
+
+def _bare(names: Iterable[str]) -> set[str]:
+    """Names without their namespaces."""
+    return {name.rpartition("::")[2] for name in names}
 
 
 def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
@@ -132,13 +162,17 @@ def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
     calls = [whole for name, whole in launches(text) if name.rpartition("::")[2] == bare]
     if calls:
         hint += f"\n      the file launches it as {calls[0]}: write its sizes as numbers or inputs"
-    if re.search(r"\bmain\s*\(", text):
-        program = path.with_suffix("")
-        hint += (
-            f"\n      or the whole program: nvcc -O3 -lineinfo -o {program.name} {path.name} && "
-            f"workbench profile -- ./{program.name}"
-        )
+    if whole := _whole_program(path, text):
+        hint += f"\n      or the whole program: {whole}"
     return hint
+
+
+def _whole_program(path: Path, text: str) -> str:
+    """Return how a file with a ``main()`` is profiled, "" for one without."""
+    if not re.search(r"\bmain\s*\(", text):
+        return ""
+    compiled = f"nvcc -O3 -lineinfo -o {path.stem} {path.name}"
+    return f"{compiled} && workbench profile -- ./{path.stem}"
 
 
 def dtypes_of(made: Sequence[Made], outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
