@@ -120,6 +120,47 @@ def test_a_triton_error_names_the_users_line_and_not_the_launch(study: Path, tri
     assert "\n" not in error.message
 
 
+AT = "at 2:4:\\ndef scale(a, b):\\n    a @ b\\n    ^"  # as Triton 3.6 quotes the line
+
+
+@pytest.mark.parametrize(
+    ("raised", "why"),
+    [
+        (f"CompilationError(\"{AT}\\nTypeError('no b')\") from None", "TypeError('no b')"),
+        (f'CompilationError("{AT}") from error', "AssertionError: assert a.dtype == b.dtype"),
+        (f'CompilationError("{AT}") from ValueError("too\\nlarge")', "ValueError: too"),
+        (f'CompilationError("{AT}")', "AssertionError: assert a.dtype == b.dtype"),
+        (f'CompilationError("{AT}\\n")', "it gives no reason"),
+        ('CompilationError(" <source unavailable>")', "<source unavailable>"),
+    ],
+)
+def test_the_reason_of_a_triton_error_is_no_caret(raised: str, why: str, study: Path) -> None:
+    is_alone = why == "it gives no reason"
+    error = told(
+        study,
+        f"""
+        import torch
+
+        class CompilationError(Exception):
+            error_message = ""
+        CompilationError.__module__ = "triton.compiler.errors"
+
+        def dot(a, b):
+            assert a.dtype == b.dtype
+
+        def run(x):
+            if {is_alone}:
+                raise {raised}
+            try:
+                dot(torch.ones(1), torch.ones(1).half())
+            except Exception as error:
+                raise {raised}
+        """,
+    )
+    assert error.message.startswith(f"Triton cannot compile it: {why} (fix1.py:")
+    assert "^" not in error.message
+
+
 def test_too_little_memory_is_told_in_a_line(study: Path) -> None:
     error = told(
         study,

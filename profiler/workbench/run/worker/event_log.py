@@ -180,8 +180,7 @@ def _triton(error: BaseException) -> tuple[str, str] | None:
     while error.__cause__ is not None and _is_tritons(error.__cause__):
         error = error.__cause__
     source, node = getattr(error, "src", None), getattr(error, "node", None)
-    lines = [text.strip() for text in str(error).strip().splitlines() if text.strip()]
-    why = str(getattr(error, "error_message", None) or (lines[-1] if lines else ""))
+    why = str(getattr(error, "error_message", None) or "") or _reason(error)
     number = getattr(node, "lineno", None)
     if not isinstance(source, str) or not isinstance(number, int):
         return f"Triton cannot compile it: {why}{_at(place(top))}", ""
@@ -192,6 +191,21 @@ def _triton(error: BaseException) -> tuple[str, str] | None:
         f"Triton cannot compile `{written}`{_at(where)}: {why}",
         f"fix {where or 'this line'}{launch}",
     )
+
+
+def _reason(error: BaseException) -> str:
+    """What an error of Triton says below the line and its caret, else what it came of: an assert
+    of Triton's own may have no text but its line.
+    """
+    below = re.split(r"^[ \t]*\^[ \t]*$", str(error), flags=re.MULTILINE)[-1].strip()
+    if below:
+        return below.splitlines()[-1].strip()
+    cause = error.__cause__ or error.__context__
+    if cause is None:
+        return "it gives no reason"
+    frames = traceback.extract_tb(cause.__traceback__)
+    lines = [*str(cause).strip().splitlines(), frames[-1].line if frames else ""]
+    return ": ".join(filter(None, (type(cause).__name__, lines[0])))
 
 
 def _is_tritons(error: BaseException) -> bool:
