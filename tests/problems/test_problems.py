@@ -21,7 +21,8 @@ from inprocess import calls_here
 from workbench.app.executor import Local
 from workbench.app.trial import prepare, rounded_up, tolerance_of
 from workbench.app.trial_files import UNCALLED, write
-from workbench.app.try_ import as_script
+from workbench.app.try_ import as_script, in_words_of, naming
+from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
 from workbench.problems.given import made, put
@@ -1273,6 +1274,54 @@ def notebook(folder: Path, sources: list[Any], counts: tuple[int | None, ...] = 
     cells.insert(1, {"cell_type": "markdown", "source": "# A title"})
     path.write_text(json.dumps({"cells": cells}))
     return path
+
+
+@pytest.mark.parametrize(
+    ("source", "function", "message", "hint"),
+    [
+        (
+            f"{SOFTMAX}def other(x): ...",
+            "",
+            "has several functions: softmax, other",
+            "My notes.ipynb:other",
+        ),
+        ("x = 1", "", " defines no function to try", "a function of tensors"),
+        ("y = 2\ndef f(x:", "1", ", line 2 of its code: SyntaxError", "fix this line"),
+        ("import absent\ndef f(x): ...", "", "imports absent", "pip install absent, if"),
+        ("def f(): ...", "", "f() of My notes.ipynb takes no tensors", "/my_notes.py; or"),
+    ],
+)
+def test_a_refused_notebook_has_the_name_that_was_typed(
+    source: str,
+    function: str,
+    message: str,
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Capsys,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = notebook(tmp_path, [source])
+    assert main(["try", f"{path}:{function}" if function else str(path)]) in (2, 3)
+    error, _, way_out = capsys.readouterr().err.partition("hint: ")
+    assert message in error
+    assert hint in way_out
+    assert "My notes.ipynb" in error
+    assert "my_notes.py" not in error
+
+
+def test_a_problem_of_a_notebook_has_its_name(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = notebook(tmp_path, [f"{SOFTMAX}def reference(x): ...\n"])
+    script, _ = as_script(path)
+    with naming(path, script) as renamed:
+        found = in_words_of(problem(f"{script}:softmax", inputs=("x=randn(8)",)), renamed)
+    assert found.what == "My notes.ipynb, a Python function: its function softmax(x)"
+    assert (found.title, found.against) == ("softmax of My notes.ipynb", "My notes.ipynb:reference")
+    assert [m.called for m in found.references] == ["My notes.ipynb:reference"]
+    assert {*found.files} == {"my_notes.py"}
+    with naming(tmp_path, tmp_path) as renamed:
+        assert renamed("other.py:3") == "other.py:3"
 
 
 SECOND = "def softmax(x): return x\ndef other(x): return x\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from workbench.study.config import Gates
 from workbench.study.files import (
     alone,
     contents,
+    for_shell,
     json_data,
     require_inside,
     stands,
@@ -238,13 +241,16 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     Where there is no GPU, it is called on the CPU. Raises WorkbenchError for all that is wrong with
     the source or the options.
     """
-    path, function = as_script(*split(str(source)))
+    typed, function = split(str(source))
+    path, function = as_script(typed, function)
     named = {name: getattr(asked, name) for name in (*detect.OPTIONS, "versus")}
     named = {n: tuple(value) if isinstance(value, list) else value for n, value in named.items()}
     there = executor.at_once
     request = Request(path, function, name=asked.keep, elsewhere=there, **named)
     destination = require_free(asked.keep, asked.project) if asked.keep else None
-    problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
+    with naming(typed, path) as renamed:
+        problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
+        problem = in_words_of(problem, renamed)
     root = asked.folder or scratch(request, problem)
     live = executor.gpu is not None
     with executor.reporter.waiting("calling and checking it"):
@@ -286,14 +292,55 @@ def as_script(path: Path, wanted: str = "") -> tuple[Path, str]:
         python = ("" if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
         kept.append("".join(f"{line}\n" for line in python))
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
-    script = cache() / "notebooks" / name / f"{study_name(path.stem)}.py"
+    script = cache().resolve() / "notebooks" / name / f"{study_name(path.stem)}.py"
     script.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(script, "".join(kept).encode())
     if wanted.isdecimal():
-        tree, above = parsed(script), "".join(kept[:-1]).count("\n")
+        with naming(path, script):
+            tree = parsed(script)
+        above = "".join(kept[:-1]).count("\n")
         tree.body = [node for node in tree.body if node.lineno > above]
         wanted = pick(path, tree, "")
     return script, wanted
+
+
+@contextmanager
+def naming(path: Path, script: Path) -> Iterator[Callable[[str], str]]:
+    """Errors inside name a notebook where they have the script that was made of it, and a line of
+    that as one of its code; only ``python`` needs the script. Gives what rewords a text so.
+    """
+    folder, name = re.escape(str(script.parent)), re.escape(script.name)
+    of_script = re.compile(rf"(python )?(?<![\w./-])(?:{folder}/)?{name}(?::(\d+))?")
+
+    def reworded(match: re.Match[str]) -> str:
+        python, line = match.groups()
+        place = f", line {line} of its code" if line else ""
+        return f"python {for_shell(script)}" if python else f"{path.name}{place}"
+
+    def renamed(text: str) -> str:
+        return text if path == script else of_script.sub(reworded, text)
+
+    try:
+        yield renamed
+    except WorkbenchError as error:
+        error.__notes__ = []
+        message, hint = renamed(error.message), renamed(error.hint)
+        WorkbenchError.__init__(error, message, hint=hint, ran=error.ran)
+        raise
+
+
+def in_words_of(problem: Problem, renamed: Callable[[str], str]) -> Problem:
+    """The problem with what it calls its file, its variants and its reference reworded."""
+    modules = (problem.baseline, *problem.references)
+    baseline, *references = (replace(one, called=renamed(one.called)) for one in modules)
+    return replace(
+        problem,
+        what=renamed(problem.what),
+        title=renamed(problem.title),
+        against=renamed(problem.against),
+        baseline=baseline,
+        references=tuple(references),
+    )
 
 
 def scratch(request: Request, problem: Problem) -> Path:
