@@ -1244,6 +1244,26 @@ def test_classes_are_called_as_functions_are(
     assert tried(problem(f"{path}:{name}", inputs=inputs, versus=versus)).failures == {}
 
 
+def test_a_name_of_the_apply_of_a_class_is_said(
+    tmp_path: Path, tried: Callable[[Problem], Learned]
+) -> None:
+    path = file(tmp_path, f"class Twice{CLASSES.partition('class Twice')[2]}twice = Twice.apply\n")
+    path.write_text(path.read_text().replace("def above", "def _above"))
+    error = complaint(lambda: problem(path))
+    assert error.message == "mine.py has no inputs() and no --input gives x, k of twice()"
+    assert "a tensor of twice()" in error.hint
+    found = problem(path, inputs=("k=2", "x=randn(8)"), versus="torch.mul(x, 2)")
+    assert found.baseline.called == "mine.py:twice"
+    assert tried(found).failures == {}
+    setup = (
+        "forward(x, k):\n        return x * k\n    def setup_context(ctx, inputs, output): ...\n"
+    )
+    path.write_text(path.read_text().replace("forward(ctx, x, k):\n        return x * k\n", setup))
+    assert tried(problem(path, inputs=("x=randn(8)", "k=2"))).failures == {}
+    path.write_text(f"{path.read_text()}class Thrice(torch.autograd.Function): ...\n")
+    assert "has several classes: twice, Thrice" in complaint(lambda: problem(path)).message
+
+
 def test_what_a_class_lacks_is_named(tmp_path: Path) -> None:
     path = file(tmp_path, CLASSES.partition("def above")[0])
     error = complaint(lambda: problem(path))

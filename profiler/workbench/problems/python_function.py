@@ -93,7 +93,8 @@ def _read(request: Request) -> Problem:
         function = next((name for name in USUAL if name in functions(tree)), "")
     function = pick(path, tree, function)
     node, constructor = functions(tree).get(function), None
-    in_class = classes(tree).get(function.partition(".")[0])
+    applied = {name: of for of, name in applies(tree).items()}.get(function, function)
+    in_class = classes(tree).get(applied.partition(".")[0])
     if in_class is not None:
         node, constructor = called_of(in_class)
     if node is not None and marked(node, CUTE):
@@ -170,7 +171,7 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     if wanted:
         return named(path, tree, wanted, candidates)
     of_torch = [
-        name
+        applies(tree).get(f"{name}.apply", name)
         for name, node in classes(tree).items()
         if any(k in ast.unparse(b) for b in node.bases for k in ("Module", "autograd.Function"))
     ]
@@ -182,10 +183,10 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     if len(of_torch) == 1 and not candidates:
         return named(path, tree, of_torch[0], candidates)
     if several := launching or tried or candidates or of_torch:
-        what = "functions" if candidates else "classes"
+        what, single = ("functions", "function") if candidates else ("classes", "class")
         raise UsageError(
             f"{path.name} has several {what}: {', '.join(candidates or of_torch)}",
-            hint=f"name one: {path.name}:{several[-1]}",
+            hint=f"name a {single}: {path.name}:{several[-1]}",
         )
     if kernels := [node for node in defined.values() if is_kernel(node)]:
         raise UsageError(
@@ -204,6 +205,18 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
         f"{path.name} defines no function to try",
         hint="a function of tensors; or a KernelBench problem's Model with get_inputs()",
     )
+
+
+def applies(tree: ast.Module) -> dict[str, str]:
+    """The names that the top of a file gives to the ``apply`` of a class: ``f = F.apply``."""
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign))
+    names = {ast.unparse(node.value): ast.unparse(node.targets[0]) for node in assigned}
+    with_forward = (
+        f"{name}.apply"
+        for name, node in classes(tree).items()
+        if any(getattr(inner, "name", "") == "forward" for inner in node.body)
+    )
+    return {value: names[value] for value in with_forward if value in names}
 
 
 def loaded(nodes: Iterable[ast.AST]) -> Iterator[ast.Assign]:
@@ -258,7 +271,7 @@ def wrapped(path: Path, name: str) -> str:
 
 def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | None]:
     """What a call of a torch.nn.Module or an autograd.Function takes, and the constructor of the
-    former, both without their first parameter. Raises UsageError for a class without forward().
+    former, both without self or ctx. Raises UsageError for a class without forward().
     """
     empty = ast.parse("def __init__(self): ...").body
     methods = {one.name: one for one in (*empty, *node.body) if isinstance(one, ast.FunctionDef)}
@@ -266,7 +279,8 @@ def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | No
         raise UsageError(f"{node.name} has no forward()", hint="name a class that has one")
     is_module = not any("Function" in ast.unparse(base) for base in node.bases)
     for method in (methods["forward"], methods["__init__"]):
-        del (method.args.posonlyargs or method.args.args)[:1]
+        without = method.name == "forward" and "setup_context" in methods  # which takes ctx
+        del (method.args.posonlyargs or method.args.args)[: 0 if without else 1]
     return methods["forward"], methods["__init__"] if is_module else None
 
 
@@ -309,8 +323,8 @@ def require_inputs(
         raise UsageError(
             f"{path.name} has no inputs() and no --input gives "
             f"{', '.join(wanted) or 'its tensors'} of {function}()",
-            hint=f"--input '{first}=randn(4096,8192)' for a tensor, --input '{first}=8192' for a "
-            "value, or a function inputs() in the file",
+            hint=f"--input '{first}=randn(4096,8192)' for a tensor of {function}(), "
+            f"--input '{first}=8192' for a value, or a function inputs() in the file",
         )
     wrong = [name for name in names if name not in accepted]
     if wrong and not is_open:
