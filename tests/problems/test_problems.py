@@ -655,11 +655,11 @@ def test_a_format_of_a_package_that_fails_to_read_is_named(site: Path, tmp_path:
 
 TRIED: list[tuple[str, str, str, type[WorkbenchError], str]] = [
     (
-        "def softmax(x):\n    x + 1\n",
-        "x=randn(8)",
-        "torch.softmax",
+        "def solve(x, out, N):\n    pass\n",
+        "x=randn(8) out=zeros(8) N=8",
+        "torch.sum(x)",
         GateFailed,
-        "mine.py:softmax returned None, and changed none of its inputs",
+        "mine.py:solve returns nothing, and changes none of its inputs",
     ),
     (
         "def product(x, y):\n    return x @ y\n",
@@ -774,6 +774,16 @@ def test_a_mistake_that_only_a_call_shows_is_named(
     error = complaint(lambda: called(tmp_path, monkeypatch, "cpu", **given))
     assert said in error.message
     assert isinstance(error, kind)
+
+
+@pytest.mark.parametrize("text", ["solve(x, out, N):\n    pass", "solve(x, out, N):\n    x + N"])
+def test_one_that_does_nothing_is_wrong(text: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    """What people are given to fill in; its result belongs in an input as large as it."""
+    given: Any = {"path": file(tmp_path, f"def {text}\n"), "versus": "torch.abs(x)"}
+    given["inputs"] = ["x=randn(8)", "out=zeros(8)", "N=8"]
+    learned = called(tmp_path, monkeypatch, "cpu", **given)
+    assert learned.refused == "it returns nothing, and changes none of its inputs"
+    assert learned.errors["baseline"][1] == pytest.approx(1.0)
 
 
 def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(

@@ -50,11 +50,16 @@ LARGEST_ON_CPU = 1 << 30  # bytes of inputs
 REPEATABLE = 0.02  # relative in norm: atomics in half precision stay below it
 WORSE = 8.0  # times its usual error, which a reference may have for larger inputs
 NO_REFERENCE = "the reference cannot be computed"
+IDLE = "returns nothing, and changes none of its inputs"
 COMPUTED = "return plain tensors of torch, dense and computed"
 
 
 class CallFails(GateFailed):
     """Raised where a call fails in another process, by no error of the workbench."""
+
+
+class Idle(GateFailed):
+    """One that neither returns nor changes anything."""
 
 
 class TrialRun:
@@ -80,8 +85,12 @@ class TrialRun:
         destinations: tuple[str, ...] = ()
         in_place: tuple[str, ...] = ()
         errors: dict[str, tuple[float, float]] = {}
-        result = self.called(self.job.baseline, inputs)
-        if result is not None:
+        idle = ""
+        try:
+            result = self.called(self.job.baseline, inputs)
+        except Idle as error:
+            result, idle = self.left_alone(inputs, error), f"it {IDLE}"
+        if result is not None and not idle:
             destinations, in_place = written(self.load(self.job.baseline), inputs)
             if {*destinations} == {n for n, v in inputs.items() if hasattr(v, "numel")}:
                 destinations, in_place = (), destinations  # who reads none of them cannot compute
@@ -103,7 +112,7 @@ class TrialRun:
             if not self.differs:
                 errors[self.job.baseline] = error[0], error[1]
         tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
-        own_check = clobbered or hasattr(self.study, "accepts")
+        own_check = clobbered or bool(idle) or hasattr(self.study, "accepts")
         larger = None if own_check else self.larger(inputs, expected, errors)
         seen = result
         for name in self.job.references:
@@ -119,6 +128,7 @@ class TrialRun:
         if clobbered:
             changed = in_place[0]
             refused = f"it changes its input {changed}, which the reference does not"
+        refused = idle or refused
         for shape in self.job.shapes[1:]:
             others = without(self.inputs(shape), destinations)
             self.add(shape, others, self.study.plain(others))
@@ -346,7 +356,7 @@ class TrialRun:
         None where it cannot be called.
 
         Raises what is wrong with the baseline, but on a machine without a GPU, where it may need
-        one; and GateFailed for one that neither returns nor changes anything.
+        one; and Idle.
         """
         copied_inputs = copies(inputs)
         try:
@@ -369,11 +379,23 @@ class TrialRun:
             return out
         out = tuple(copied_inputs[n] for n in inputs if is_changed(copied_inputs[n], inputs[n]))
         if not out:
-            raise GateFailed(
-                f"{self.known(name)} returned None, and changed none of its inputs",
-                hint="return the tensor that it computes",
+            raise Idle(
+                f"{self.known(name)} {IDLE}",
+                hint="return the tensor that it computes, or write it into an input",
             )
         return out
+
+    def left_alone(self, inputs: Inputs, idle: Idle) -> Any:
+        """The input that the result of one that did nothing belongs in: the last that is as large
+        as the reference's. Raises ``idle`` where there is none.
+        """
+        if not self.job.references:
+            raise idle
+        sizes = {expected.shape for expected in tensors(self.expected(inputs)[0])}
+        alike = [v for v in inputs.values() if isinstance(v, torch.Tensor) and v.shape in sizes]
+        if not alike:
+            raise idle
+        return alike[-1]
 
     def left_behind(self, inputs: Inputs, out: Any, changed: tuple[str, ...]) -> Any:
         """All outputs of the baseline, those in its inputs among them; the study's reference, where
