@@ -259,3 +259,19 @@ def test_kernels_of_local_headers_are_found() -> None:
     assert "lanes.cuh" in problem("program.cu", "softened<<<1, 64>>>(x, out, n)").files
     with pytest.raises(UsageError, match=r"unknown kernel of program\.cu 'soft'"):
         problem("program.cu", "soft<<<1, 64>>>(x, out, n)")
+
+
+def test_one_of_several_kernels_of_a_name_is_named_by_its_parameters(
+    compiler: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "over.cu"
+    file.write_text(
+        "__global__ void over(double* x);\n__global__ void over(float* x) { x[0] = 1; }\n"
+        "__global__ void over(int* x) { x[threadIdx.x] = 1 / x[1]; }\n"
+    )
+    built = {}
+    for kind in ("float", "int"):
+        source = Source(file, f"(void (*)({kind}* x))&::over", {}, (), False, PROGRAM)
+        (kernel,) = source.compile("sm_90a")[0].kernels
+        built[kind] = kernel.kernel
+    assert built == {"float": "_Z4overPf", "int": "_Z4overPi"}

@@ -907,19 +907,37 @@ def test_a_program_is_told_both_ways(tmp_path: Path) -> None:
     assert "cooperative=True" in found.baseline.text
 
 
-def test_overloads_are_listed(tmp_path: Path) -> None:
-    text = "__global__ void over(const float* x, float* o) {}\n"
+def test_the_kernel_of_a_name_that_takes_the_arguments_is_launched(tmp_path: Path) -> None:
+    text = "__global__ void over(const float* x, float* o, int n = 1) {}\n"
     path = tmp_path / "over.cu"
-    path.write_text(text + text + text.replace("float", "double"))  # the first two by #ifdef, say
     asked: dict[str, Any] = {
         "inputs": ("x=randn(8)",),
         "outputs": ("o=empty_like(x)",),
         "versus": "torch.neg",
+        "launch": "over<<<1, 32>>>(x, o)",
     }
-    error = complaint(lambda: problem(path, launch="over<<<1, 32>>>(x, o)", **asked))
-    assert "(const float* x, float* o); (const double* x, double* o)" in error.message
-    path.write_text(text + text)
-    assert problem(path, launch="over<<<1, 32>>>(x, o)", **asked).name == "over"
+    path.write_text(text + text)  # by #ifdef, say
+    assert '"::over", compiler' in problem(path, **asked).baseline.text
+    one = '"(void (*)(const float* x, float* o, int n))&::over", compiler'
+    double = text.replace("float", "double")
+    for others in (text + double, double.replace(" {}", ";")):
+        path.write_text(others + text)
+        assert one in problem(path, **asked).baseline.text
+    path.write_text(double + text.replace("int", "long") + text)
+    error = complaint(lambda: problem(path, **asked))
+    assert "(const float* x, float* o, long n = 1); (const float* x, float* o, int n = 1)" in (
+        error.message
+    )
+
+
+def test_an_input_may_be_called_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "convolve.cu"
+    path.write_text("__global__ void convolve(const float* x, const float* kernel, float* o) {}\n")
+    inputs, outputs = ("x=randn(8)", "kernel=randn(3)"), ("o=empty_like(x)",)
+    launch = "convolve<<<1, 32>>>(x, kernel, o)"
+    made = problem(path, launch=launch, inputs=inputs, outputs=outputs, versus="torch.neg(x)")
+    assert "launched = cuda.kernel(" in made.baseline.text
+    assert "    launched[1, 32](x, kernel, o)\n" in made.baseline.text
 
 
 @pytest.mark.parametrize(

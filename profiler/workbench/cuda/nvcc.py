@@ -75,11 +75,12 @@ def compiled(
     ptxas: Sequence[str],
 ) -> tuple[str, bytes, str]:
     """Log, cubin, and the symbol of ``kernel``: an ``extern "C"`` name or a name expression, whose
-    template is instantiated then. Raises Refused.
+    template is instantiated then, such as a cast to a pointer that tells overloads apart. Raises
+    Refused.
     """
     plain = re.fullmatch(r"\w+", kernel) is not None
     if not plain:
-        text += f"\n__device__ auto {ENTRY} = &{kernel};\n"
+        text += f"\n__device__ auto {ENTRY} = {kernel if kernel[0] == '(' else f'&{kernel}'};\n"
     with tempfile.TemporaryDirectory(prefix="workbench-nvcc-") as folder:
         Path(folder, SOURCE).write_text(text, encoding="utf-8")
         command = [

@@ -5,6 +5,7 @@ that has no host.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -50,7 +51,8 @@ class Item:
 class Entry:
     """A ``__global__`` function. ``template`` are the parameters of the template that it is of.
     ``waits_for_grid``: its blocks wait for each other, which needs a cooperative launch.
-    ``overloads`` are the parameters of others of its name.
+    ``overloads`` are the parameters of others of its name; ``is_one_of_several`` also where others
+    are only declared.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Entry:
     c_linkage: bool
     waits_for_grid: bool = False
     overloads: tuple[str, ...] = ()
+    is_one_of_several: bool = False
 
 
 def masked(text: str) -> str:
@@ -183,10 +186,11 @@ def entries(text: str) -> dict[str, Entry]:
     a name, the first.
     """
     entries_found: dict[str, Entry] = {}
+    declared: dict[str, set[str]] = defaultdict(set)
     macros = "|".join(["__global__", *_OF_KERNEL.findall(text)])
     marked = re.compile(rf"\b(?:{macros})\b(?P<call>\s*\(\w*\))?")
     for item in items(text):
-        if item.is_function and (marks := marked.search(item.head)):
+        if "(" in item.head and (marks := marked.search(item.head)):
             template, head = _template(item.head)
             head = head.replace(marks[0], "void") if marks["call"] else head
             while match := _ATTRIBUTE.search(head):
@@ -194,6 +198,9 @@ def entries(text: str) -> dict[str, Entry]:
             before, _, after = head.partition("(")
             name = item.scope + before.split()[-1]
             parameters = " ".join(after.rpartition(")")[0].split())
+            declared[name].add(parameters)
+            if not item.is_function:
+                continue
             waits = re.search(r"\bthis_grid\s*\(", text[item.start : item.end]) is not None
             entry = Entry(name, parameters, template, item.c_linkage, waits)
             first = entries_found.setdefault(name, entry)
@@ -202,7 +209,10 @@ def entries(text: str) -> dict[str, Entry]:
             ):
                 more = (*first.overloads, parameters)
                 entries_found[name] = replace(first, overloads=more)
-    return entries_found
+    return {
+        name: replace(entry, is_one_of_several=len(declared[name]) > 1)
+        for name, entry in entries_found.items()
+    }
 
 
 _LAUNCH = re.compile(r"([\w:]+\s*(?:<[^<>;]*>)?)\s*<<<(.*?)>>>\s*\(", re.DOTALL)

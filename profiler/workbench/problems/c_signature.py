@@ -60,6 +60,11 @@ class CParameter:
         return "c_void_p" if self.is_pointer else NUMBERS.get(self.type, ("",))[0]
 
 
+def plain_parameters(text: str) -> str:
+    """The parameters as a pointer to the function has them: without what they are by default."""
+    return ", ".join(one.text.partition("=")[0].strip() for one in parameters_of(text))
+
+
 def parameters_of(text: str) -> list[CParameter]:
     parts, depth, start = [], 0, 0
     text = "" if text.strip() == "void" else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from workbench import bounds
@@ -12,7 +13,14 @@ from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import Entry, entries, launches, masked
 from workbench.errors import UsageError, unknown
-from workbench.problems.c_signature import ELEMENTS, NUMBERS, as_options, parameters_of, require_fit
+from workbench.problems.c_signature import (
+    ELEMENTS,
+    NUMBERS,
+    as_options,
+    parameters_of,
+    plain_parameters,
+    require_fit,
+)
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
@@ -55,7 +63,8 @@ def read_cuda_file(request: Request) -> Problem:
     if not made:
         raise UsageError(
             f"{path.name} needs --input for what its kernel reads",
-            hint="--input 'x=randn(4096,8192)' for a tensor, --input 'n=8192' for a value",
+            hint="--input 'x=randn(4096,8192)' for a tensor, --input 'n=8192' for a value; "
+            "where it reads nothing, any value will do",
         )
     outputs = []
     for option in request.outputs:
@@ -65,12 +74,6 @@ def read_cuda_file(request: Request) -> Problem:
     bare, angle, instance = launched.partition("<")
     kernel = _named(bare.strip(), kernels, path)
     called = f"{kernel.name}{angle}{instance}"
-    if kernel.overloads and kernel.template is None:
-        listed = "; ".join(f"({one})" for one in (kernel.parameters, *kernel.overloads))
-        raise UsageError(
-            f"{path.name} has several kernels {kernel.name}: {listed}",
-            hint="give the one that you try another name: nvcc cannot tell them apart by name",
-        )
     if kernel.template is not None and not angle:
         raise UsageError(
             f"{called} is a template of {kernel.template}, and --launch names no instance",
@@ -78,8 +81,7 @@ def read_cuda_file(request: Request) -> Problem:
         )
     if kernel.template is None:
         every, types = {option.name: option for option in made}, dtypes_of(made, outputs)
-        wanted = parameters_of(kernel.parameters)
-        require_fit(kernel.name, wanted, arguments, every, types)
+        kernel = _that_fits(path, kernel, arguments, every, types)
     if not request.versus or request.versus == COMPILE:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
@@ -87,6 +89,8 @@ def read_cuda_file(request: Request) -> Problem:
         )
     if kernel.template is None and not kernel.c_linkage:
         called = f"::{called}"
+        if kernel.is_one_of_several:
+            called = f"(void (*)({plain_parameters(kernel.parameters)}))&{called}"
     call = f"[{extents}]({', '.join(arguments)})"
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: its kernel {launched}",
@@ -149,6 +153,32 @@ def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
     return next((entry for entry in fits if entry.name == name), fits[0])
 
 
+def _that_fits(
+    path: Path,
+    kernel: Entry,
+    arguments: Sequence[str],
+    inputs: Mapping[str, Made],
+    dtypes: Mapping[str, str],
+) -> Entry:
+    """The one of its name that takes the arguments. Raises UsageError for none, or several."""
+    fitting, wrong = [], None
+    for parameters in (kernel.parameters, *kernel.overloads):
+        try:
+            require_fit(kernel.name, parameters_of(parameters), arguments, inputs, dtypes)
+            fitting.append(parameters)
+        except UsageError as error:
+            wrong = wrong or error
+    if not fitting and wrong:
+        raise wrong
+    if len(fitting) > 1:
+        listed = "; ".join(f"({one})" for one in fitting)
+        raise UsageError(
+            f"{path.name} has several kernels {kernel.name} that take these: {listed}",
+            hint="give the one that you try another name",
+        )
+    return replace(kernel, parameters=fitting[0])
+
+
 def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
     """The options that this kernel needs; with a ``main()``, also how the program is profiled."""
     wanted = parameters_of(entry.parameters)
@@ -196,12 +226,14 @@ def _module(
     call: str,
 ) -> str:
     made = "".join(f"    {name} = {text}\n" for name, text in outputs)
+    taken = {*inputs, *(name for name, _ in outputs)}
+    launched = "kernel" if "kernel" not in taken else "launched"
     back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
     more = ", cooperative=True" * entry.waits_for_grid
     return f"""import torch
 from workbench import cuda
 
-kernel = cuda.kernel("{source}", "{kernel}", compiler="{PROGRAM}"{more})
+{launched} = cuda.kernel("{source}", "{kernel}", compiler="{PROGRAM}"{more})
 
 
 def cdiv(a, b):
@@ -209,7 +241,7 @@ def cdiv(a, b):
 
 
 def run({", ".join(inputs)}):
-{made}    kernel{call}
+{made}    {launched}{call}
 {back}"""
 
 

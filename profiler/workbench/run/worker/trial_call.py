@@ -88,8 +88,8 @@ class TrialRun:
         idle = ""
         try:
             result = self.called(self.job.baseline, inputs)
-        except Idle as error:
-            result, idle = self.left_alone(inputs, error), f"it {IDLE}"
+        except Idle as nothing:
+            result, idle = self.left_alone(inputs, nothing), f"it {IDLE}"
         if result is not None and not idle:
             destinations, in_place = written(self.load(self.job.baseline), inputs)
             if {*destinations} == {n for n, v in inputs.items() if hasattr(v, "numel")}:
