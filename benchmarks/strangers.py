@@ -47,6 +47,12 @@ DEFINES = re.compile(
 )
 INCLUDES = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 KINDS = (".cu", ".cuh", ".py", ".ipynb")
+# The rows of the table of docs/strangers.md, by the total that they have.
+ROWS = {
+    "on a GPU": "79 files with inputs and a reference",
+    "without a GPU, draw 2": "56 of the second draw, no GPU       ",
+    "on a GPU, draw 2": "117 of the second draw, on a GPU    ",
+}
 BESIDE = (*KINDS, ".h", ".hpp", ".inl")
 
 
@@ -247,18 +253,18 @@ def page(paths: Sequence[Path]) -> str:
 
 
 def write(paths: Sequence[Path], document: Path) -> None:
-    """Replace the last block of a document by the page, and the row of the files on a GPU in its
-    table: at first in the first column, later in the second.
+    """Replace the last block of a document by the page, and the rows of its table: of the first
+    time in the first column, later in the second.
     """
     text = page(paths)
     before, fence, _ = document.read_text("utf-8").rpartition("\n```text\n")
-    row = "79 files with inputs and a reference"
-    known = re.search(rf"^{row}(.*)$", before, re.MULTILINE)
-    first = re.match(r" +(\d+ of \d+)", known[1]) if known else None
-    now = re.search(r"^(\d+ of \d+) as expected on a GPU$", text, re.MULTILINE)
-    if now:
-        columns = f"{first[1]:>18}{now[1]:>23}" if first else f"{now[1]:>18}"
-        before = re.sub(rf"^{row}.*$", f"{row}{columns}", before, flags=re.MULTILINE)
+    for total, row in ROWS.items():
+        known = re.search(rf"^{row}(.*)$", before, re.MULTILINE)
+        first = re.match(r" +(\d+ of \d+)", known[1]) if known else None
+        now = re.search(rf"^(\d+ of \d+) as expected {total}$", text, re.MULTILINE)
+        if now:
+            columns = f"{first[1]:>18}{now[1]:>23}" if first else f"{now[1]:>18}"
+            before = re.sub(rf"^{row}.*$", f"{row}{columns}", before, flags=re.MULTILINE)
     document.write_text(f"{before}{fence}{text}\n```\n", encoding="utf-8")
 
 
