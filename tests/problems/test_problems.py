@@ -21,7 +21,7 @@ from inprocess import calls_here
 from workbench.app.executor import Local
 from workbench.app.trial import prepare, rounded_up, tolerance_of
 from workbench.app.trial_files import UNCALLED, write
-from workbench.app.try_ import as_script, in_words_of, naming
+from workbench.app.try_ import Attempt, as_script, in_words_of, naming
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect
@@ -29,13 +29,14 @@ from workbench.problems.given import made, put
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.user_files import read_call, read_input, read_launch, read_output
 from workbench.run.compilation import sources_of
-from workbench.run.protocol import Learned, TrialJob
+from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import CallsMade, check_variant
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.loader import Opened
 from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.trial_call import TrialRun
 from workbench.study.sources import Fingerprints, source_files
+from workbench.study.values import Tolerance
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult
 
@@ -1368,6 +1369,11 @@ def test_a_problem_of_a_notebook_has_its_name(tmp_path: Path, monkeypatch: Patch
     assert (found.title, found.against) == ("softmax of My notes.ipynb", "My notes.ipynb:reference")
     assert [m.called for m in found.references] == ["My notes.ipynb:reference"]
     assert {*found.files} == {"my_notes.py"}
+    why = ErrorText(kind="GateFailed", message="my_notes.py:5: it fails")
+    told = Learned(inputs={}, outputs=(), failures={"baseline": why})
+    done = Attempt(found, tmp_path, "softmax", "given", told, Tolerance(1.0, 1.0), renamed=renamed)
+    said = "not called on the CPU: My notes.ipynb, line 5 of its code: it fails"
+    assert done.uncalled == [f"My notes.ipynb:softmax: {said}"]
     with naming(tmp_path, tmp_path) as renamed:
         assert renamed("other.py:3") == "other.py:3"
 

@@ -78,6 +78,7 @@ class Attempt:
     kept: Path | None = None
     built: Built | Failed | None = field(default=None, repr=False)
     unprofiled: WorkbenchError | None = field(default=None, repr=False)
+    renamed: Callable[[str], str] = field(default=str, repr=False)  # names a notebook in a text
 
     kind = property(shown(lambda self: self.problem.kind))
     what = property(shown(lambda self: self.problem.what))
@@ -193,8 +194,10 @@ class Attempt:
         """The modules that could not be called on the CPU, each with its reason."""
         modules = (self.problem.baseline, *self.problem.references)
         called = {module.name: module.called for module in modules}
-        failures = self.trial.failures.items()
-        return [f"{called[name]}: not called on the CPU: {why.message}" for name, why in failures]
+        return [
+            self.renamed(f"{called[name]}: not called on the CPU: {why.message}")
+            for name, why in self.trial.failures.items()
+        ]
 
     @property
     def uncompared(self) -> list[str]:
@@ -251,13 +254,14 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     with naming(typed, path) as renamed:
         problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
         problem = in_words_of(problem, renamed)
-    root = asked.folder or scratch(request, problem)
-    live = executor.gpu is not None
-    with executor.reporter.waiting("calling and checking it"):
-        problem, allowed, trial, name = prepare(executor, problem, root, asked.shape, on_gpu=live)
-    done = Attempt(problem, root, problem.name, name, trial, allowed)
-    if live and not done.wrong:
-        done = measured(executor, done, asked)
+        root = asked.folder or scratch(request, problem)
+        live = executor.gpu is not None
+        with executor.reporter.waiting("calling and checking it"):
+            prepared = prepare(executor, problem, root, asked.shape, on_gpu=live)
+        problem, allowed, trial, name = prepared
+        done = Attempt(problem, root, problem.name, name, trial, allowed, renamed=renamed)
+        if live and not done.wrong:
+            done = measured(executor, done, asked)
     if done.judged is None and problem.compiles and not live:
         with executor.reporter.waiting("compiling it"):
             done = replace(done, built=compiled(done))
@@ -430,7 +434,7 @@ def refusal(done: Attempt) -> GateFailed | None:
     again = "fix it, and run the command again"
     if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
         why = done.failures.get(row.variant) or sentence(row.problem)
-        return GateFailed(f"{done.problem.title}: {why}", hint=again)
+        return GateFailed(f"{done.problem.title}: {done.renamed(why)}", hint=again)
     if (gate := done.wrong_while_timed) is not None:
         return GateFailed(f"{called} is {sentence(gate.why)}", hint=again)
     if done.wrong:
