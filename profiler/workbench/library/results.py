@@ -348,8 +348,8 @@ class OpenStudy(OfRecord, Study):
 
     def evidence(self, shape: str | None = None, gpu: str | None = None) -> RecordedEvidence:
         """Return what is recorded at a shape, the default one without a name: of that ``gpu``, else
-        of this machine's, else of the newest. Raises UsageError, and EnvironmentLacks where there
-        is none.
+        of this machine's, else of the workspace's, else of the newest. Raises UsageError, and
+        EnvironmentLacks where there is none.
         """
         target = find_recorded(Local(), self.project, self.name, shape, gpu=gpu)
         return RecordedEvidence(target)
