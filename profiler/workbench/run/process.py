@@ -39,6 +39,7 @@ from workbench.run.protocol import (
     ShipJob,
     Start,
     TrialJob,
+    VariantsJob,
     decode,
     write_job,
     write_turn,
@@ -218,6 +219,8 @@ class Worker:
         write_job(scratch / JOB, job)
         module = MODULES.get(type(job), MAIN)
         environment = worker_environment(cubins or scratch)
+        if isinstance(job, VariantsJob | TrialJob) and job.on_cpu:
+            environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # two processes take turns
         self.scratch = scratch
         # ncu tells how far it is; what a variant prints says nothing of whether it will ever end.
         self.under_ncu = prefix is not None

@@ -121,6 +121,10 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     device: str
     ranges: bool = False
 
+    @property
+    def on_cpu(self) -> bool:
+        return self.device == "cpu"
+
 
 class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
     """The contents of a package of a ``variant``: see ``worker.shipping``.

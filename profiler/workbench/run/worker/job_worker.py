@@ -357,7 +357,6 @@ def main() -> None:
     with job_of(VariantsJob, forks=is_forking) as (job, journal), ExitStack() as stack:
         if job.on_cpu:
             os.environ["TRITON_INTERPRET"] = "1"
-            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # two processes take turns
         if is_forking(job):
             import_for_forks("workbench.run.worker.job_worker", job)
             adopt()

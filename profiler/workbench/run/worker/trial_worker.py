@@ -196,18 +196,14 @@ def output(place: int) -> str:
 
 
 def main() -> None:
-    with job_of(TrialJob, forks=is_on_cpu) as (job, journal):
+    with job_of(TrialJob, forks=lambda job: job.on_cpu) as (job, journal):
         journal.current(job.called)
-        if is_on_cpu(job):
+        if job.on_cpu:
             adopt()
             with on_cpu():
                 TrialWorker(job, journal).run_forks(compares=True)
         else:
             journal.write(TrialRun(job).run())
-
-
-def is_on_cpu(job: TrialJob) -> bool:
-    return job.device == "cpu"
 
 
 if __name__ == "__main__":
