@@ -88,8 +88,9 @@ def front_end(name: str) -> FrontEnd | None:
 # Distributions of what kernels import: pip's name of a module may be another project's.
 DISTRIBUTIONS = {
     **{module: front_end.package for front_end in FRONT_ENDS for module in front_end.modules},
-    **dict.fromkeys(("einops", "helion", "jax", "matplotlib", "msgspec", "ninja", "numpy"), ""),
-    **dict.fromkeys(("pandas", "scipy", "torchao", "torchvision", "transformers", "xformers"), ""),
+    **dict.fromkeys(("einops", "helion", "jax", "jaxtyping", "matplotlib", "msgspec", "ninja"), ""),
+    **dict.fromkeys(("numpy", "pandas", "scipy", "tilus", "torchao", "torchvision"), ""),
+    **dict.fromkeys(("transformers", "xformers"), ""),
     "causal_conv1d": "causal-conv1d",
     "cuda.bindings": "cuda-bindings",
     "cuda.core": "cuda-core",
