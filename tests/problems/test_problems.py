@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -1169,6 +1170,33 @@ def solution(tmp_path: Path, monkeypatch: Patch) -> Path:
     path = tmp_path / "twice.cu"
     path.write_text(SOLVE.format(**{"global": KERNEL}))
     return path
+
+
+ALLOCATED = (
+    ("float *a; cudaMalloc(&a, 4); cudaFree(a);", True),
+    ("float *a; cudaMallocAsync(&a, 4, 0); cudaFreeAsync(a, 0); // not cudaMalloc()", False),
+)
+
+
+@pytest.mark.parametrize(("text", "allocates"), ALLOCATED)
+def test_a_function_that_allocates_is_not_called_in_a_capture(
+    text: str, allocates: bool, solution: Path, monkeypatch: Patch
+) -> None:
+    """What cudaMalloc leaves as it was, cudaFree frees: torch's memory, after a first call."""
+    solution.write_text(SOLVE.format(**{"global": KERNEL + f"\nvoid more() {{ {text}\n}}"}))
+    inputs = ("source=ones(4)", "out=empty(4)", "N=4")
+    files = problem(solution, inputs=inputs, versus="torch.mul(source, 2)").files
+    plain = solution.read_text().replace(f"void more() {{ {text}\n}}", "")
+    solution.write_text(plain)
+    module: dict[str, Any] = {"__file__": str(solution)}
+    exec(files["twice_solve.py"], module)
+    source, out = torch.ones(4), torch.empty(4)
+    module["solve"](source, out, 4)
+    assert out.tolist() == [2.0] * 4
+    for name in ("is_available", "is_current_stream_capturing"):
+        monkeypatch.setattr(torch.cuda, name, lambda: True)
+    with pytest.raises(RuntimeError, match="it allocates memory") if allocates else nullcontext():
+        module["solve"](source, out, 4)
 
 
 def test_a_function_of_c_is_called_by_its_name(

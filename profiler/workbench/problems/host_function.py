@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbench import bounds
-from workbench.cuda.programs import Item, items
+from workbench.cuda.programs import Item, items, masked
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
 from workbench.problems.challenge import FILE, USUAL, challenge_of
@@ -19,6 +19,8 @@ from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Proble
 from workbench.problems.python_function import made_text
 from workbench.problems.user_files import gathered, literal, read_input, with_references
 from workbench.study.files import readable_text, require_readable
+
+ALLOCATES = re.compile(r"\bcuda(?:Malloc|Free)(?!\w*Async)\w*\s*\(")
 
 
 def host_functions(text: str) -> dict[str, str]:
@@ -58,7 +60,8 @@ def read_host_function(request: Request) -> Problem:
     outputs = [one.name for one in wanted if reads and one.is_pointer and not one.is_read_only]
     source, files = gathered(path)
     binding = f"{path.stem}_{function}.py"
-    files[binding] = _binding(source, function, wanted).encode()
+    allocates = ALLOCATES.search(masked(readable_text(path))) is not None
+    files[binding] = _binding(source, function, wanted, allocates).encode()
     loads = f'_given = given.File(__file__, "{binding}")'
     call = f"given.call(_given.{function}, inputs)"
     challenge = None if by_name else challenge_of(path, names, outputs)
@@ -95,8 +98,14 @@ def read_host_function(request: Request) -> Problem:
     return with_references(problem, request, theirs)
 
 
-def _binding(source: str, function: str, wanted: Sequence[CParameter]) -> str:
-    """A module in Python that compiles the file and calls the function."""
+def _binding(source: str, function: str, wanted: Sequence[CParameter], allocates: bool) -> str:
+    """A module in Python that compiles the file and calls the function. One that allocates memory
+    is not called in a capture: cudaMalloc fails there, and cudaFree then gets what the pointer was
+    in the call before, which may be torch's memory by now.
+    """
+    refusal = """    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("no CUDA graph can capture it: it allocates memory")
+"""
     kinds = "".join(f"    ctypes.{one.ctype},\n" for one in wanted)
     library = re.sub(r"\W", "_", f"{function}_of_{Path(source).stem}")
     return f'''"""{function}() of {source}, called by ctypes."""
@@ -104,6 +113,7 @@ def _binding(source: str, function: str, wanted: Sequence[CParameter]) -> str:
 import ctypes
 from pathlib import Path
 
+import torch
 from torch.utils.cpp_extension import load
 
 _library = ctypes.CDLL(
@@ -121,7 +131,7 @@ _kinds = (
 
 
 def {function}(*arguments):
-    passed = (a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments)
+{refusal * allocates}    passed = (a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments)
     _library.{function}(*(kind(a) for kind, a in zip(_kinds, passed, strict=True)))
 '''
 
