@@ -788,6 +788,15 @@ def test_one_that_does_nothing_is_wrong(text: str, tmp_path: Path, monkeypatch: 
     assert learned.errors["baseline"][1] == pytest.approx(1.0)
 
 
+def test_one_whose_result_is_there_before_it_is_called_is_right(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    given: Any = {"path": file(tmp_path, "def solve(x, out, N):\n    out.copy_(x.abs())\n")}
+    given |= {"inputs": ["x=ones(8)", "out=ones(8)", "N=8"], "versus": "torch.abs(x)"}
+    learned = called(tmp_path, monkeypatch, "cpu", **given)
+    assert (learned.refused, learned.destinations) == ("", ("out",))
+
+
 def test_tensors_on_the_cpu_are_refused_where_there_is_a_gpu(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
