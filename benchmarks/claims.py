@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import NormalDist, median
+from typing import Any
 
 import pandas as pd
 from tools.pages import DOCS, ROOT, table, timings, with_parts, write
@@ -28,7 +29,7 @@ from workbench.derive.speedup import T_975, over_sessions, quantile_of, variance
 from workbench.evidence import store
 from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.records import Captures, VariantRecord
-from workbench.evidence.store import EvidenceFolder
+from workbench.evidence.store import EvidenceFolder, gpu_slug
 from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import Control, TimingFacts, timing_facts
 from workbench.study.config import Config
@@ -110,16 +111,17 @@ def bounds() -> str:
 
 def recordings() -> pd.DataFrame:
     """The GPU and the day of each recording of all studies, and of what their journals have."""
-    evidence = ROOT / "ablations"
-    timed = [one.timing.provenance for one in timings(evidence)]
-    files = [store.read_record(path, Captures) for path in evidence.rglob("captures.json")]
-    captured = [index.provenance for each in files for index in each.captures.values()]
-    rows = [("timings with samples", one.gpu_uuid, one.date[:10]) for one in timed]
-    rows += [("captures", one.gpu_uuid, one.date[:10]) for one in captured]
-    for path in sorted(evidence.glob("*/evidence/*"), key=lambda path: path.name):
-        what = f"medians in journals, {path.name}"
-        entries = load_journal(EvidenceFolder(path)).sessions if path.is_dir() else ()
-        rows += [(what, entry.gpu_uuid, entry.date[:10]) for entry in entries]
+    rows: list[tuple[str, str | None, str]] = []
+    folders = [path for path in (ROOT / "ablations").glob("*/evidence/*") if path.is_dir()]
+    for path in sorted(folders, key=lambda path: path.name):
+        files = [store.read_record(file, Captures) for file in path.rglob("captures.json")]
+        kinds: dict[str, Iterable[Any]] = {
+            "timings": [one.timing.provenance for one in timings(path)],
+            "captures": [index.provenance for each in files for index in each.captures.values()],
+            "journal medians": load_journal(EvidenceFolder(path)).sessions,
+        }
+        for what, every in kinds.items():
+            rows += [(f"{what}, {path.name}", one.gpu_uuid, one.date[:10]) for one in every]
     return pd.DataFrame(rows, columns=["what", "gpu", "day"])
 
 
@@ -235,7 +237,8 @@ def errors_in_bf16() -> float:
     """The largest of the last dispatcher of attention over shapes in both types."""
     workspace = find_workspace(ROOT)
     step = next(s.variant for s in reversed(workspace.study("attention").ladder.steps) if s.chooses)
-    (path,) = (workspace.ablations / "attention").glob(f"evidence/*/variants/{step}.json")
+    folder = workspace.ablations / "attention" / "evidence" / gpu_slug(workspace.config.gpu)
+    path = folder / "variants" / f"{step}.json"
     known = store.read_record(path, VariantRecord).checks.values()
     return max(one.times_reference or 0.0 for one in known)
 

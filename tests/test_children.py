@@ -139,7 +139,7 @@ def test_children_are_waited_for_in_one_place() -> None:
     )
     engine = Path(children.__file__).parent
     found = {path.name for path in engine.rglob("*.py") if itself.search(path.read_text())}
-    forks = {"job_worker.py", "session_forks.py", "referee.py", "startup.py"}
+    forks = {"forking_worker.py", "session_forks.py", "referee.py", "startup.py"}
     assert found == {"children.py", "bootstrap.py", *forks}
     assert not re.search(
         r"subprocess\.run|\.wait\(\)", (engine / "remote/bootstrap.py").read_text()

@@ -1373,7 +1373,7 @@ def notebook(folder: Path, sources: list[Any], counts: tuple[int | None, ...] = 
         ),
         ("x = 1", "", " defines no function to try", "a function of tensors"),
         ("y = 2\ndef f(x:", "1", ", line 2 of its code: SyntaxError", "fix this line"),
-        ("import absent\ndef f(x): ...", "", "imports absent", "pip install absent, if"),
+        ("import absent\ndef f(x): ...", "", "imports absent", "the package that `absent` is"),
         ("def f(): ...", "", "f() of My notes.ipynb takes no tensors", "/my_notes.py; or"),
     ],
 )
