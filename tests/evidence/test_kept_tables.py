@@ -249,6 +249,20 @@ def two(tmp_path: Path) -> list[str]:
     return ["--project", str(tmp_path / "ws")]
 
 
+def test_a_report_of_another_gpu_leaves_that_of_the_workspaces(
+    two: list[str], capsys: Capsys
+) -> None:
+    def written(*gpu: str) -> Path:
+        told = "".join(both_of(capsys, "report", "--study", "transpose", *gpu, *two))
+        return Path(re.findall(r"wrote (\S+\.md)", told)[0])
+
+    with_key(Path(two[1]) / "workbench.toml", "gpu", "NVIDIA H200")
+    default, other = written(), written("--gpu", "nvidia-b200")
+    assert written("--gpu", "nvidia-h200") == default
+    assert other.parent == default.parent / "nvidia-b200"
+    assert "NVIDIA H200" in default.read_text()
+
+
 def test_of_several_gpus_one_is_named_and_its_own_comes_first(
     two: list[str], request: pytest.FixtureRequest, capsys: Capsys
 ) -> None:

@@ -44,7 +44,7 @@ def reported(
     steps = target.steps(fixes)
     ladder, evidence = judged(target, steps=steps, source=source, sources=True)
     workspace = target.workspace
-    folder = workspace.reports(target.study, ladder.shape, target.part)
+    folder = target.reports(ladder.shape)
     is_paged = page or (folder / PAGE).is_file()
     sources = ladder_sources(evidence, ladder, None if is_paged else ladder.path)
     files = {REPORT: markdown.document(summary(ladder, sources.diffs))}

@@ -48,6 +48,15 @@ class Target:
     def note(self, text: str) -> None:
         self.executor.note(text)
 
+    def reports(self, shape: str) -> Path:
+        """The folder of its report: for what is recorded of another GPU than the workspace shows,
+        one below, so that the report of that stays.
+        """
+        folder = self.workspace.reports(self.study, shape, self.part)
+        shown = gpu_slug(self.workspace.config.gpu)
+        is_another = not self.live and shown and self.folder.gpu != shown
+        return folder / self.folder.gpu if is_another else folder
+
     def load(
         self, variants: Iterable[str] | None = None, *, captures: bool = False
     ) -> ShapeEvidence:

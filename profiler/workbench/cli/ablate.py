@@ -108,7 +108,7 @@ def finish(target: Target, fixes: list[str], ladder: Ablation, failed: dict[str,
     if failed:
         note("hint: everything else that was measured is kept and in the table")
     sys.stdout.flush()  # a folder that takes no report costs no more
-    folder = target.workspace.reports(target.study, ladder.shape, target.part)
+    folder = target.reports(ladder.shape)
     if target.workspace.packaged:
         note(f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}")
     else:

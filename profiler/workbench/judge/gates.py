@@ -680,7 +680,7 @@ def rates_of(case: Case) -> Mapping[str, float]:
 
 
 # A call cannot take half as long as its longest launch does in another process, under ncu. No
-# closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.15 times this
+# closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.1 times this
 # or more (docs/trust.md).
 LEAST_SHARE, UNDER_NCU_US = 0.5, 0.6
 DRAM_READ = ("dram__bytes_read.sum", "dram__bytes_op_read.sum")
