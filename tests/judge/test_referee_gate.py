@@ -130,6 +130,7 @@ LIE: dict[str, Any] = {"why": "max error 1", "microseconds": None}
         ((seen("base"), seen("fix", **BUSY)), (seen("base"),), False),
         ((seen("base"), seen("fix", **BUSY)), (SLOWED, seen("fix")), False),
         ((seen("base"), seen("fix", **LIE)), (seen("base"), seen("fix")), False),
+        ((seen("base", **BUSY), seen("fix", **LIE)), (seen("base"), seen("fix")), False),
     ],
 )  # fmt: skip
 def test_another_recording_has_the_time_that_a_busy_host_did_not_give(
