@@ -8,12 +8,13 @@
 
 CLONES has CLONES/owner+name/repo, a git directory each; FOLDER gets FOLDER/owner/name/path. A line
 each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of labels and paths,
-``--of-draw`` 1 or 2; after ``--seconds`` none is begun, and 25 s later those that run are stopped,
-to be tried again with the next call. ``--jobs`` run at once on ``--gpus``, in folders of their own:
-none waits for another one's GPU. ``--alone`` repeats, one after the other, what ran beside others:
-the unexpected first, then as many as there is time for. ``--gpus 0`` tries the files that are
-refused without one; ``--all`` tries all. ``--logs`` gets what unexpected ones printed. Other
-options are those of ``try``.
+``--most`` files of a repository are drawn, 6 or in draw 3 four. ``--of-draw`` 1, 2 or 3; after
+``--seconds`` none is begun, and 25 s later those that run are stopped, to be tried again with the
+next call. ``--jobs`` run at once on ``--gpus``, in folders of their own: none waits for another
+one's GPU. ``--alone`` repeats, one after the other, what ran beside others: the unexpected first,
+then as many as there is time for. ``--gpus 0`` tries the files that are refused without one;
+``--all`` tries all. ``--logs`` gets what unexpected ones printed. Other options are those of
+``try``.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from statistics import median
 TABLE = Path(__file__).with_suffix(".toml")
 REFERENCES = Path(__file__).with_name("problems") / "strangers_vs.py"
 SECONDS, GRACE = 120, 25  # of one file; of those that run at the end
-MOST = 6  # files of a repository
+MOST = 6  # files of a repository, unless --most says otherwise
 REFUSED, FAILED = "refused: ", "failed: "
 DEFINES = re.compile(
     rb"__global__|@triton\.jit|@cute\.(jit|kernel)|@tilelang\.jit|T\.prim_func|load_inline|"
@@ -52,6 +53,8 @@ ROWS = {
     "on a GPU": "79 files with inputs and a reference",
     "without a GPU, draw 2": "56 of the second draw, no GPU       ",
     "on a GPU, draw 2": "117 of the second draw, on a GPU    ",
+    "without a GPU, draw 3": "45 of the third draw, no GPU        ",
+    "on a GPU, draw 3": "92 of the third draw, on a GPU      ",
 }
 BESIDE = (*KINDS, ".h", ".hpp", ".inl")
 
@@ -136,14 +139,14 @@ def git(clone: Path, *arguments: str) -> bytes:
     return subprocess.run(["git", "-C", clone, *arguments], capture_output=True, check=True).stdout
 
 
-def drawn(clones: Path) -> Iterator[tuple[str, str, str]]:
+def drawn(clones: Path, most: int = MOST) -> Iterator[tuple[str, str, str]]:
     """Repository, commit and path of the files that the rule takes."""
     for clone in sorted(clones.glob("*/repo")):
         commit = git(clone, "rev-parse", "HEAD").decode().strip()
         names = git(clone, "ls-tree", "-r", "-z", "--name-only", "HEAD").decode().split("\0")
         listed = (name for name in sorted(names) if name.endswith(KINDS))
         hits = [name for name in listed if DEFINES.search(git(clone, "show", f"{commit}:{name}"))]
-        count = min(MOST, len(hits))
+        count = min(most, len(hits))
         for place in range(count):
             path = hits[place * len(hits) // count]
             yield clone.parent.name.replace("+", "/", 1), commit, path
@@ -272,6 +275,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--draw", type=Path)
+    parser.add_argument("--most", type=int, default=MOST)
     parser.add_argument("--files", type=Path)
     parser.add_argument("--page", type=Path, nargs="+")
     parser.add_argument("--write", type=Path)
@@ -286,7 +290,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     asked, options = parser.parse_known_args()
     if asked.draw:
-        for row in drawn(asked.draw):
+        for row in drawn(asked.draw, asked.most):
             print(*row)
         return 0
     if asked.page:

@@ -387,3 +387,137 @@ def wrapped_matmul(a, b):
 
 def square_plus_one(x):
     return x * x + 1
+
+
+def saxpy(a, x, y):
+    return a * x + y
+
+
+def all_inverted(imgData):
+    return 255 - imgData
+
+
+def divergent(x):
+    chained = x[1::2]
+    for _ in range(200):  # the nearest numbers in float32 to 1.000001 and 1e-7
+        chained = chained * 1.00000095367431640625 + 1.00000001168609742e-7
+    return torch.stack((x[::2] + 1, chained), 1).reshape(-1)
+
+
+def expert_products(tokens, weights):
+    parts = tokens.reshape(len(weights), -1, tokens.shape[1])
+    return torch.bmm(parts, weights.transpose(1, 2)).flatten(0, 1)
+
+
+def permuted(hidden_states, top_k_indices, num_experts):
+    experts = top_k_indices.reshape(-1)
+    order = experts.sort(stable=True).indices
+    numbers = torch.arange(num_experts, device=experts.device)
+    offsets = F.pad((experts[None] == numbers[:, None]).sum(1).cumsum(0), (1, 0))
+    tokens = hidden_states[order // top_k_indices.shape[1]]
+    return tokens, offsets, order, order.argsort()
+
+
+def int8_linear(x, weight_int8, scale):
+    return F.linear(x, (weight_int8 * scale[:, None]).to(x.dtype))
+
+
+def gated_silu(gate, up):
+    return F.silu(gate) * up
+
+
+def padded_convolution(input, kernel):
+    return F.conv2d(input[None, None], kernel[None, None], padding="same")[0, 0]
+
+
+def adjusted(delta, ly, w, oldw):
+    """Of Rodinia's backprop: rate and momentum are 0.3, and row 0 is the bias."""
+    change = 0.3 * delta[1:] * ly[1:, None] + 0.3 * oldw[1:, 1:]
+    bias = 0.3 * delta[1:] + 0.3 * oldw[0, 1:]
+    for row, by in ((slice(1, None), change), (0, bias)):
+        w[row, 1:] += by
+        oldw[row, 1:] = by
+
+
+def lud_internal(m):
+    m[16:, 16:] -= m[16:, :16] @ m[:16, 16:]
+
+
+def row_dots(d_A, d_B):
+    return (d_A * d_B).sum(1)
+
+
+def tanh_gelu(input):
+    return F.gelu(input, approximate="tanh")
+
+
+def layer_norm_parts(input, gamma, beta, epsilon):
+    mean, variance = input.mean(1), input.var(1, correction=0)
+    normal = (input - mean[:, None]) / (variance[:, None] + epsilon).sqrt()
+    return gamma * normal + beta, mean, variance
+
+
+def shifted_sum(data_out, data_in, stride):
+    return data_out + F.pad(data_in[stride:], (0, stride))
+
+
+def modulated_norm(x, weight, bias):
+    return F.layer_norm(x, x.shape[-1:]) * (1 + weight[:, None]) + bias[:, None]
+
+
+def rope_halves(x, cos, sin):
+    first, second = x.chunk(2, -1)
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), -1)
+
+
+def exp_of_sum(x, y):
+    return torch.exp((x + y) * 2)
+
+
+def quantized(x, scale, zero_point):
+    return torch.round(x / scale + zero_point).clamp(-128, 127).to(torch.int8)
+
+
+def mhc_post(x, residual, post_layer_mix, comb_res_mix):
+    mixed = comb_res_mix.transpose(-1, -2) @ residual.to(comb_res_mix.dtype)
+    return (x.unsqueeze(-2) * post_layer_mix + mixed).to(x.dtype)
+
+
+def rotary(timestamps, seq_len):
+    places = torch.arange(0, 64, 2, device=timestamps.device)
+    inverse = 10000.0 ** (-places.to(timestamps.dtype) / 64)
+    parts = torch.arange(max(len(timestamps), seq_len), device=timestamps.device)
+    parts = parts.to(timestamps.dtype) / 256
+    by_batch = parts[: len(timestamps), None, None] * inverse
+    by_time = parts[None, :seq_len, None] * 2 * torch.pi * inverse
+    factors = torch.cat(torch.broadcast_tensors(by_batch, by_time), -1).repeat_interleave(2, -1)
+    angles = factors * (-timestamps * 2 * torch.pi)[..., None]
+    return angles.cos(), angles.sin()
+
+
+def causal_tokens(query, key, value):
+    heads = (t.transpose(0, 1) for t in (query, key, value))
+    return F.scaled_dot_product_attention(*heads, is_causal=True).transpose(0, 1).flatten(1)
+
+
+def butterflies(x, step):
+    """One stage of a transform, of pairs that are so many elements apart."""
+    first, second = torch.view_as_complex(x.reshape(-1, 2, step, 2)).unbind(1)
+    angles = -torch.pi * torch.arange(step, device=x.device).to(x.dtype) / step
+    turned = second * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(torch.stack((first + turned, first - turned), 1)).reshape(x.shape)
+
+
+def sum_of_two(a, b):
+    return torch.full((1,), a + b, dtype=torch.int32, device="cuda")
+
+
+def layer_norm_of(X, gamma, beta):
+    return F.layer_norm(X, X.shape[1:], gamma, beta)
+
+
+def causal_rows(logits):
+    size = logits.shape[-1]
+    hidden = torch.ones(size, size, dtype=torch.bool, device=logits.device).triu(1)
+    return logits.masked_fill(hidden, float("-inf")).softmax(-1)
