@@ -1,6 +1,7 @@
 """Whether the advice names a planted fault: the tables of docs/advice.md and planted/README.md.
 
-The kernels are in benchmarks/planted, a workspace with recorded evidence. Every fault has the kinds
+The kernels are in benchmarks/planted, a workspace with recorded evidence whose texts are in one
+file: `python -m tools.folders unpack` and `pack`, to record them again. Every fault has the kinds
 of change that repair it, written before the first recording. Its lines are marked ``// fault:
 NAME``, or listed in faults.toml for a kernel without comments. Without a line the fault is of the
 launch.
@@ -19,12 +20,13 @@ from statistics import geometric_mean
 from typing import Any, NamedTuple
 
 from benchmarks.claims import at_least, at_most
+from tools.folders import unpacked_workspace
 from tools.pages import answer, table
 
-WORKSPACE = Path(__file__).parent / "planted"
+PLANTED = Path(__file__).parent / "planted"
 TOP = 3
 DRAWS = 10_000
-FAULTS = tomllib.loads((WORKSPACE / "faults.toml").read_text("utf-8"))
+FAULTS = tomllib.loads((PLANTED / "faults.toml").read_text("utf-8"))
 NVIDIA, LINES = FAULTS.pop("ncu"), FAULTS.pop("lines")
 REPAIRS = {(study, fault): k for study, faults in FAULTS.items() for fault, k in faults.items()}
 UNMARKED = [(study, fault) for study, fault in REPAIRS if study in LINES]  # written after the rules
@@ -50,7 +52,9 @@ class Diagnosis(NamedTuple):
 
 
 def told(verb: str, study: str, variant: str) -> dict[str, Any]:
-    return answer(verb, variant, "--study", study, "--project", str(WORKSPACE), "--json")
+    return answer(
+        verb, variant, "--study", study, "--project", str(unpacked_workspace(PLANTED)), "--json"
+    )
 
 
 def kinds_of(title: str) -> frozenset[str]:
@@ -63,7 +67,8 @@ def diagnose(study: str, fault: str, repaired: float) -> Diagnosis:
     found = told("advise", study, variant)
     repairs = frozenset(REPAIRS[study, fault].split())
     advice = found["advice"] or []
-    source = (WORKSPACE / "kernels" / study / "kernel.cu").read_text().splitlines()
+    kernel = unpacked_workspace(PLANTED) / "kernels" / study / "kernel.cu"
+    source = kernel.read_text().splitlines()
     marked = [n for n, line in enumerate(source, 1) if line.endswith(f"// fault: {fault}")]
     rules = [limit for limit in told("show", study, variant)["bottlenecks"] if limit["rule"]]
     rules.sort(key=lambda rule: -(rule["estimated_speedup_pct"] or 0))

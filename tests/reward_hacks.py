@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from folders import unpacked
+from tools.folders import unpacked
 
 WORKSPACE = unpacked(Path(__file__).parent / "redteam" / "workspace.txtar")
 KERNELS = WORKSPACE / "kernels" / "softmax"

@@ -11,8 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tools.folders import unpacked_workspace
+
 from answers import not_none
-from folders import unpacked
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.cli.main import main
@@ -25,15 +26,8 @@ from workbench.study.workspace import find_workspace
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def frozen() -> Path:
-    """Studies with evidence, in a folder of this process: texts are kept in one file."""
-    packed = ROOT / "tests" / "fixture"
-    folder = unpacked(packed / "workspace.txtar")
-    shutil.copytree(packed / "ablations", folder / "ablations", dirs_exist_ok=True)
-    return folder
-
-
-FIXTURE = frozen()
+# Studies with evidence, of which all texts are kept in one file.
+FIXTURE = unpacked_workspace(ROOT / "tests" / "fixture")
 EVIDENCE = FIXTURE / "ablations" / "attention" / "evidence" / "nvidia-h200"
 SHOWN, CAUSAL = "b2h8s512d64", "b4h16s2048d128-causal"
 # Metrics of the catalogue that are younger than recorded tables, which lack them.

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tools.folders import unpacked
 
 from answers import Patch
-from folders import unpacked
 from workbench.cuda import declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.programs import (

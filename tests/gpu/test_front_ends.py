@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.folders import unpack
 
 from answers import Capsys
-from folders import unpack
 from inprocess import calls_here
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version

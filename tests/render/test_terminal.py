@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
+from tools.folders import pack, unpack
 
 from answers import Capsys, Patch, error_of, text_of
-from folders import pack, unpack
 from made_ladder import ablation
 from made_records import built_kernel
 from workbench.cli.main import main

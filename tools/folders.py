@@ -1,7 +1,8 @@
 """Folders of many small files, each kept in one file in Go's txtar format: a line ``-- PATH --``
-stands above the text of each file.
+stands above the text of each file. Compressed files stay files of their own.
 
-python tests/folders.py FILE.txtar FOLDER     pack a folder
+python -m tools.folders pack FILE.txtar FOLDER
+python -m tools.folders unpack FILE.txtar FOLDER
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+COMPRESSED = (".zst", ".ncu-repz")
 HEAD = re.compile(r"^-- (\S+) --\n", re.MULTILINE)
 
 
@@ -34,12 +36,21 @@ def unpacked(archive: Path) -> Path:
     return unpack(archive, folder)
 
 
+@cache
+def unpacked_workspace(folder: Path) -> Path:
+    """A folder of this process: ``workspace.txtar`` and what stands in ``ablations`` beside it."""
+    made = unpacked(folder / "workspace.txtar")
+    shutil.copytree(folder / "ablations", made / "ablations", dirs_exist_ok=True)
+    return made
+
+
 def pack(archive: Path, folder: Path) -> None:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    every = (path for path in folder.rglob("*") if path.suffix not in COMPRESSED)
+    files = sorted(path for path in every if path.is_file())
     texts = [f"-- {path.relative_to(folder)} --\n{path.read_text('utf-8')}" for path in files]
     assert all(text.endswith("\n") for text in texts), "every file ends with a newline"
     archive.write_text("".join(texts), "utf-8")
 
 
 if __name__ == "__main__":
-    pack(Path(sys.argv[1]), Path(sys.argv[2]))
+    {"pack": pack, "unpack": unpack}[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,7 +1,0 @@
-__device__ __forceinline__ float gated(float x) { return x / (1.0 + exp(-1.702 * x)); }
-
-extern "C" __global__ void __launch_bounds__(256) gate(const float4* __restrict__ x, float4* __restrict__ out) {
-    const size_t i = blockIdx.x * 256 + threadIdx.x;
-    const float4 v = x[i];
-    out[i] = make_float4(gated(v.x), gated(v.y), gated(v.z), gated(v.w));
-}
