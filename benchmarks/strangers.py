@@ -3,8 +3,8 @@
     python -m benchmarks.strangers --draw CLONES           list files by the rule of strangers.toml
     python -m benchmarks.strangers FOLDER --files CLONES   copy them, with what stands beside them
     python -m benchmarks.strangers FOLDER --results FILE   try those that FILE has no result of
-    python -m benchmarks.strangers --page FILE [FILE]      print totals and a line a file
-    python -m benchmarks.strangers --page FILE [FILE] --write docs/strangers.md
+    python -m benchmarks.strangers --record FILE [FILE]    put results into recorded/strangers.jsonl
+    python -m benchmarks.strangers --page --write docs/strangers.md
 
 CLONES has CLONES/owner+name/repo, a git directory each; FOLDER gets FOLDER/owner/name/path. A line
 each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of labels and paths,
@@ -13,8 +13,8 @@ each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of 
 next call. ``--jobs`` run at once on ``--gpus``, in folders of their own: none waits for another
 one's GPU. ``--alone`` repeats, one after the other, what ran beside others: the unexpected first,
 then as many as there is time for. ``--gpus 0`` tries the files that are refused without one;
-``--all`` tries all. ``--logs`` gets what unexpected ones printed. Other options are those of
-``try``.
+``--all`` tries all. ``--logs`` gets what unexpected ones printed. ``--page`` prints totals and a
+line a file, of the recording or of the files that it names. Other options are those of ``try``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, pairwise
 from pathlib import Path, PurePosixPath
 from statistics import median
 
 TABLE = Path(__file__).with_suffix(".toml")
+RECORDING = Path(__file__).with_name("recorded") / "strangers.jsonl"
 REFERENCES = Path(__file__).with_name("problems") / "strangers_vs.py"
 SECONDS, GRACE = 120, 25  # of one file; of those that run at the end
 MOST = 6  # files of a repository, unless --most says otherwise
@@ -51,10 +53,10 @@ KINDS = (".cu", ".cuh", ".py", ".ipynb")
 # The rows of the table of docs/strangers.md, by the total that they have.
 ROWS = {
     "on a GPU": "79 files with inputs and a reference",
-    "without a GPU, draw 2": "56 of the second draw, no GPU       ",
-    "on a GPU, draw 2": "117 of the second draw, on a GPU    ",
-    "without a GPU, draw 3": "45 of the third draw, no GPU        ",
-    "on a GPU, draw 3": "92 of the third draw, on a GPU      ",
+    "without a GPU, draw 2": "56 of the second draw, no GPU",
+    "on a GPU, draw 2": "117 of the second draw, on a GPU",
+    "without a GPU, draw 3": "45 of the third draw, no GPU",
+    "on a GPU, draw 3": "92 of the third draw, on a GPU",
 }
 BESIDE = (*KINDS, ".h", ".hpp", ".inl")
 
@@ -244,14 +246,42 @@ def totals(results: Mapping[str, Tried], draw: int) -> Iterator[str]:
             )
 
 
+def shortened(result: Tried) -> Tried:
+    """As the recording keeps it: what a correct kernel said is of no use, and figures are short."""
+    time = result.microseconds and float(f"{result.microseconds:.4g}")
+    said = "" if result.verdict == "correct" else result.said
+    seconds, silent = round(result.seconds, 1), round(result.silent, 1)
+    return replace(result, microseconds=time, seconds=seconds, silent=silent, said=said)
+
+
+def record(paths: Sequence[Path], recording: Path = RECORDING) -> None:
+    """Put results into the recording, a line a file in the order of the table."""
+    results = recorded(recording, *paths)
+    kept = (shortened(results[s.label]) for s in strangers() if s.label in results)
+    recording.write_text("".join(f"{json.dumps(asdict(each))}\n" for each in kept), "utf-8")
+
+
+def row(stranger: Stranger, result: Tried) -> str:
+    """The line of a file on the page: time or verdict, seconds, file, kernel and reference."""
+    is_right = result.is_right(stranger.expected)
+    took = result.verdict if result.microseconds is None else f"{result.microseconds:.4g}"
+    words = shlex.split(stranger.arguments)
+    named = dict(pairwise(words))
+    kernel = re.match(r"[\w:]*", named.get("--launch", ""))
+    reference = re.sub(r"^{vs}:|\(.*", "", named.get("--vs", ""))
+    line = f"{'  ' if is_right else '! '}{took:>10} {result.seconds:4.0f} {stranger.path}"
+    line = " ".join(filter(None, (line, kernel and kernel[0], reference)))
+    said = result.said.partition("\n")[0][:100] or f"not {stranger.expected[0]}"
+    return line if is_right else f"{line}: {said}"
+
+
 def page(paths: Sequence[Path]) -> str:
-    """Totals of each draw, and a line a file."""
+    """Totals of each draw, and a line a file below its repository."""
     results = recorded(*paths)
     every = [s for s in strangers() if s.label in results]
     lines = [line for draw in sorted({s.draw for s in every}) for line in totals(results, draw)]
-    for stranger in every:
-        lines.append(results[stranger.label].line(stranger.expected))
-        lines += [f"{'':13}{stranger.arguments}"] if stranger.arguments else []
+    for repository, files in groupby(every, key=lambda s: s.repository):
+        lines += [repository, *(row(file, results[file.label]) for file in files)]
     return "\n".join(lines)
 
 
@@ -261,13 +291,16 @@ def write(paths: Sequence[Path], document: Path) -> None:
     """
     text = page(paths)
     before, fence, _ = document.read_text("utf-8").rpartition("\n```text\n")
-    for total, row in ROWS.items():
-        known = re.search(rf"^{row}(.*)$", before, re.MULTILINE)
-        first = re.match(r" +(\d+ of \d+)", known[1]) if known else None
+    for total, title in ROWS.items():
         now = re.search(rf"^(\d+ of \d+) as expected {total}$", text, re.MULTILINE)
-        if now:
-            columns = f"{first[1]:>18}{now[1]:>23}" if first else f"{now[1]:>18}"
-            before = re.sub(rf"^{row}.*$", f"{row}{columns}", before, flags=re.MULTILINE)
+        line = re.compile(rf"^\| {title} \|([^|]*)\|([^|]*)\|$", re.MULTILINE)
+        if now and (known := line.search(before)):
+            first, later = known[1].strip(), known[2].strip()
+            if first in ("not run yet", now[1]):
+                first = now[1]
+            else:
+                later = now[1]
+            before = line.sub(f"| {title} | {first} | {later} |", before)
     document.write_text(f"{before}{fence}{text}\n```\n", encoding="utf-8")
 
 
@@ -277,7 +310,8 @@ def main() -> int:
     parser.add_argument("--draw", type=Path)
     parser.add_argument("--most", type=int, default=MOST)
     parser.add_argument("--files", type=Path)
-    parser.add_argument("--page", type=Path, nargs="+")
+    parser.add_argument("--record", type=Path, nargs="+")
+    parser.add_argument("--page", type=Path, nargs="*")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--results", type=Path)
     parser.add_argument("--logs", type=Path)
@@ -293,10 +327,14 @@ def main() -> int:
         for row in drawn(asked.draw, asked.most):
             print(*row)
         return 0
-    if asked.page:
-        print(page(asked.page))
+    if asked.record:
+        record(asked.record)
+        return 0
+    if asked.page is not None:
+        paths = asked.page or [RECORDING]
+        print(page(paths))
         if asked.write:
-            write(asked.page, asked.write)
+            write(paths, asked.write)
         return 0
     if asked.files:
         copy_files(asked.files, asked.folder, asked.of_draw)
