@@ -1,11 +1,11 @@
-"""Write what the code says of itself: docs/reference.md with the keys of the settings and of JSON,
-columns and changes, the reference of the skill for agents, and the JSON Schema of ``--json``.
+"""Write what the code says of itself: docs/reference.md with the keys of the settings, columns and
+changes, the reference of the skill for agents, and the JSON Schema of ``--json``.
 
 python -m tools.reference
 
-The records of JSON are those that docs/json.md names, and those that they hold. Meanings of their
-keys are in json_keys.toml beside this file: under ``[keys]`` by name, or under ``[Record]`` where a
-record uses a name in another sense.
+The records of the schema are those that docs/json.md names, and those that they hold. Meanings of
+their keys are in json_keys.toml beside this file: under ``[keys]`` by name, or under ``[Record]``
+where a record uses a name in another sense.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from workbench import words as vocabulary
 from workbench.render import answers
 from workbench.render import columns as registry
 from workbench.render.as_json import FLAT, VERSION, shown_names
-from workbench.render.columns import Where
 from workbench.render.document.advice import CATALOGUE
 from workbench.reporters.schema import ANSWERS, EVERY, Failure
 from workbench.study.config import Config
@@ -47,17 +46,8 @@ HEAD = """# Reference
 options of a verb, with an example. [Verbs](verbs.md) has the exit codes and environment variables.
 [Studies and variants](variants.md) explains the files of a study.
 """
-JSON = """## JSON records
-
-[The JSON of the verbs](json.md) says which verb prints which record. "or null" means that the value
-may be missing; an object is a JSON object, with the type of its values.
-
-"""
 PACKAGES = ("app", "derive", "judge", "ncu", "render", "run.repository")  # with records of JSON
 OBJECTS = {"Advice", "Build", "Check", "Data", "GraphNode", "Place"}  # not listed
-WORDS = {"str": "text", "int": "number", "float": "number", "bool": "true or false", "None": "null"}
-SEQUENCE = re.compile(r"(?:tuple|list|Sequence)\[([^\[\]]+?)(?:, \.\.\.)?\]")
-MAPPING = re.compile(r"(?:Mapping|dict)\[[^\[\],]+, ([^\[\]]+)\]")
 LADDER = {
     "": LadderFile,
     "[[step]]": Step,
@@ -188,9 +178,8 @@ def classes() -> Iterator[type]:
 def printed() -> dict[str, type]:
     """By name, in the order in which docs/json.md names them; then what they hold."""
     every = {kind.__name__: kind for kind in classes() if kind.__name__ not in OBJECTS}
-    named = {name.lower(): name for name in every}
-    links = re.findall(r"reference\.md#(\w+)\)", (DOCS / "json.md").read_text(encoding="utf-8"))
-    wanted = [named[link] for link in links if link in named]
+    words = re.findall(r"`(\w+)`", (DOCS / "json.md").read_text(encoding="utf-8"))
+    wanted = [word for word in words if word in every]
     found: dict[str, type] = {}
     while wanted:
         name, *wanted = wanted
@@ -224,66 +213,37 @@ def annotation(record: Any, name: str) -> str:
     return str(getter.__annotations__.get("return", ""))
 
 
-def type_in_words(text: str, records: dict[str, type]) -> str:
-    """``tuple[Hunk, ...] | None`` as "list of Hunk, or null"."""
-    before = ""
-    while text != before:
-        before = text
-        text = MAPPING.sub(r"object of \1", SEQUENCE.sub(r"list of \1", text))
-    text = text.replace(" | msgspec.UnsetType", "")
-    text = re.sub(r"Literal\[.*\]", "text", text)
-    if not text:
-        return ""
-    parts = dict.fromkeys(part.strip() for part in text.split("|"))
-    words = dict.fromkeys(_words(part, records) for part in parts)
-    optional = ", or null" if words.pop("null", "") is None else ""
-    return " or ".join(words) + optional
-
-
-def _words(part: str, records: dict[str, type]) -> str:
-    head, of, name = part.rpartition("of ")
-    name = name.rpartition(".")[2]
-    if name in records:
-        return f"{head}{of}[{name}](#{name.lower()})"
-    if "," in name:
-        return f"{head}{of}values"
-    return f"{head}{of}{WORDS.get(name, 'object' if name in OBJECTS else 'text')}"
-
-
-def records() -> Iterator[str]:
-    """Raises KeyError for a key without a meaning, and ValueError for a meaning without a key."""
-    told, every = tomllib.loads(MEANINGS.read_text(encoding="utf-8")), printed()
+@cache
+def meanings_of_json() -> dict[str, dict[str, str]]:
+    """Of json_keys.toml. Raises ValueError for a meaning of a key that no record has."""
+    told: dict[str, dict[str, str]] = tomllib.loads(MEANINGS.read_text(encoding="utf-8"))
     left = {(table, key) for table, keys in told.items() for key in keys}
-    yield JSON
-    for name, record in every.items():
-        own, rows = told.get(name, {}), []
-        for key in own_names(record):
-            left.discard((name if key in own else "keys", key))
-            kind = type_in_words(annotation(record, key), every)
-            rows.append((f"`{key}`", kind, own[key] if key in own else told["keys"][key]))
-        more = [f"The keys of [{each}](#{each.lower()}), and:\n\n" for each in known_from(record)]
-        yield f"### `{name}`\n\n{''.join(more)}{listed('key, type, meaning', rows)}"
+    for name, record in printed().items():
+        own = told.get(name, {})
+        left -= {(name if key in own else "keys", key) for key in own_names(record)}
     if left:
         raise ValueError(f"no record has these keys of {MEANINGS.name}: {sorted(left)}")
+    return told
 
 
-def columns() -> Iterator[str]:
+def meaning(record: Any, key: str) -> str:
+    """What a key of JSON means in a record, or in the one from which it has the key.
+
+    Raises KeyError for a key without a meaning.
+    """
+    told = meanings_of_json()
+    tables = (told.get(base.__name__, {}) for base in record.__mro__)
+    return next((table[key] for table in tables if key in table), None) or told["keys"][key]
+
+
+def columns() -> str:
     """The registry of the ladder's columns."""
     names = {"reference": "REFERENCE", "fastest": "FASTEST"}
-    yield "## Columns of the ladder\n\n"
-    yield listed(
-        "key, heading, unit, meaning, where",
-        (
-            (
-                f"`{each.key}`",
-                each.heading.format(**names),
-                each.unit,
-                each.explanation,
-                ", ".join(where for where in Where if where in each.where),
-            )
-            for each in registry.COLUMNS
-        ),
+    rows = (
+        (f"`{each.key}`", each.heading.format(**names), each.unit, each.explanation)
+        for each in registry.COLUMNS
     )
+    return f"## Columns of the ladder\n\n{listed('key, heading, unit, meaning', rows)}"
 
 
 def written() -> dict[Path, str]:
@@ -295,9 +255,9 @@ def written() -> dict[Path, str]:
     parts.append("## ablation.toml\n\n")
     for name, record in LADDER.items():
         parts.append(f"### `{name}`\n\n" * bool(name) + keys(record, ("step", "reference")))
-    parts += columns()
+    parts.append(columns())
     rows = ((f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items())
-    parts += ["## Kinds of change\n\n", listed("kind, in words, how", rows), *records()]
+    parts += ["## Kinds of change\n\n", listed("kind, in words, how", rows)]
     return {PAGE: "".join(parts).rstrip() + "\n"}
 
 
@@ -387,12 +347,12 @@ def of_record(name: str) -> Schema:
     for field in shown_names(record):
         text = annotation(record, field)
         if field == "columns":
-            keys |= {column.key: {} for column in registry.COLUMNS}
+            keys |= {each.key: {"description": each.explanation} for each in registry.COLUMNS}
         elif field in FLAT:
             for part in text.split(" | "):
                 keys |= of_record(part)["properties"] if part in printed() else {}
         else:
-            keys[field] = typed(text)
+            keys[field] = typed(text) | {"description": meaning(record, field)}
             required += [field] * ("Unset" not in text and field not in FULL.get(name, ()))
     keys |= {key: typed(text) for key, text in BESIDE.get(name, {}).items()}
     return {
