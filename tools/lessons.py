@@ -25,14 +25,14 @@ from workbench.words import Change, Role, Status
 HEAD = """# Lessons from the steps
 
 {count} of the {steps} measured steps taught something that helps with another kernel. This page
-lists them by kind of change: the first sentence of each lesson that has a rule after a colon.
+lists the rules by kind of change. The reports have the reasons.
 `python -m tools.lessons` writes it from the recorded evidence and from `ablation.toml`.
 
 A ratio is the parent's time over the step's, at the default shape or the named one, on one GPU
 model: {gpus}.
-Times are per call inside a CUDA graph, between two other kernels. Above 1 the step
-is faster. The report of each study has every step in full.
+Times are per call inside a CUDA graph, between two other kernels. Above 1 the step is faster.
 """
+UNCLEAR = re.compile(r"\b(?:its?|them|such)\b")  # alone, without what stands before the colon
 RULE = re.compile(r"[^.]*(?:\.(?!\s)[^.]*)*?: .*?[.](?=\s|$)")  # a sentence with a colon
 
 
@@ -54,9 +54,16 @@ def lessons(workspace: Workspace) -> Iterator[tuple[str, str, Change, str]]:
                     size = brief_shape(ladder.shape, judged)
                     at = f" at {size}" if ladder.shape != judged.shape else ""
                     figure = f"{fine(over.ratio)}{at}" if over else "wrong, not timed"
-                    rule = RULE.match(" ".join(step.lesson.split()))
-                    line = f"- `{step.variant}` ({name}, {figure}): {rule[0]}" if rule else ""
-                    yield judged.gpu, name, step.kind, line
+                    line = f"- `{step.variant}` ({name}, {figure}): "
+                    rule = rule_of(" ".join(step.lesson.split()))
+                    yield judged.gpu, name, step.kind, line + rule if rule else ""
+
+
+def rule_of(lesson: str) -> str:
+    """What stands after the colon of its first sentence that has one, or that sentence."""
+    sentence = RULE.match(lesson)
+    rule = sentence[0].rpartition(": ")[2] if sentence else ""
+    return sentence[0] if sentence and UNCLEAR.search(rule) else rule
 
 
 def written() -> dict[Path, str]:
