@@ -16,7 +16,7 @@ import pytest
 from _pytest.capture import CaptureResult
 
 from workbench.cli.main import main
-from workbench.reporters.schema import of_json, schema
+from workbench.cli.schema import of_json, schema
 
 Capsys = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -74,7 +74,7 @@ def python(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
     return ran(sys.executable, *words, **more)
 
 
-LONG = 100_000  # bytes: a second of validation, done by tests/reporters/test_json.py
+LONG = 100_000  # bytes: a second of validation, done by tests/cli/test_json.py
 
 
 @cache

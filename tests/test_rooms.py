@@ -28,7 +28,6 @@ ROOMS = (
     "render",
     "app",
     "remote",
-    "reporters",
     "cli",
     "library",
     "__main__",
@@ -165,9 +164,9 @@ def test_only_the_command_line_knows_of_options_and_the_terminal() -> None:
         }
         for package in ("typer", "click", "rich")
     }
-    assert users == {"typer": {"cli"}, "click": set(), "rich": {"cli", "render", "reporters"}}
+    assert users == {"typer": {"cli"}, "click": set(), "rich": {"cli", "render"}}
     callers = {room(name) for name in modules() for o in imports(name) if room(o) == "app"}
-    assert callers == {"app", "remote", "reporters", "cli", "library"}
+    assert callers == {"app", "remote", "cli", "library"}
 
 
 def test_use_cases_print_nothing_and_choose_no_exit_code() -> None:
@@ -200,8 +199,7 @@ def test_no_module_name_stands_twice_but_that_of_a_verb() -> None:
     names = {
         name: [name.rpartition(".")[2]]
         for name in modules()
-        if room(name) not in ("app", "reporters")
-        or f"workbench.cli.{name.rpartition('.')[2]}" not in modules()
+        if room(name) != "app" or f"workbench.cli.{name.rpartition('.')[2]}" not in modules()
     }
     packages = {name.rpartition(".")[0] for name in modules()}
     assert twice({n: k for n, k in names.items() if n not in packages}) == set()

@@ -28,11 +28,11 @@ from tools.pages import DOCS, table, write
 
 import workbench
 from workbench import words as vocabulary
+from workbench.cli.schema import ANSWERS, EVERY, Failure
 from workbench.render import answers
 from workbench.render import columns as registry
 from workbench.render.as_json import FLAT, VERSION, shown_names
 from workbench.render.document.advice import CATALOGUE
-from workbench.reporters.schema import ANSWERS, EVERY, Failure
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
 from workbench.words import Stage

@@ -16,9 +16,9 @@ from app.test_gate import MODULE
 from git_repository import repository
 from workbench.app.kernel_code import code_of_binaries, kept_cubins
 from workbench.cli.main import main
+from workbench.cli.schema import schema
 from workbench.cuda.compiler import CUBIN_FOLDER, Source
 from workbench.derive.code_diff import CodeChange
-from workbench.reporters.schema import schema
 from workspaces import FIXTURE, GOOD, make
 
 SOURCE = """extern "C" __global__ void scale(const float* x, float* out, int n) {

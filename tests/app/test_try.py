@@ -18,12 +18,11 @@ from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from workbench.app.executor import Local
 from workbench.app.try_ import AttemptOptions, attempt, kept
 from workbench.cli.main import main
-from workbench.cli.try_ import finish
+from workbench.cli.try_ import blocks, data, finish, times_and_limits
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError
 from workbench.judge.ladder import Ablation
 from workbench.problems.problem import Problem
 from workbench.render import as_json, markdown
-from workbench.reporters.try_ import blocks, data, times_and_limits
 from workbench.run import machine
 from workspaces import ROOT, recorded_ladder
 

@@ -28,8 +28,8 @@ from test_children import MARK, marked, until
 from workbench.app.new import AGENTS, starters
 from workbench.cli import mcp
 from workbench.cli.main import VERBS, command, main
+from workbench.cli.schema import ANSWERS
 from workbench.render import in_short
-from workbench.reporters.schema import ANSWERS
 from workbench.run.protocol import SessionsJob
 from workbench.words import Change, Stage
 from workspaces import FIXTURE, GOOD, make

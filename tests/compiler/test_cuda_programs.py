@@ -12,6 +12,7 @@ import pytest
 from tools.folders import unpacked
 
 from answers import Patch
+from workbench.cli.build import compiled_line, source_of
 from workbench.cuda import declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.programs import (
@@ -29,7 +30,6 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import compiler_gate
 from workbench.problems import cuda_file
 from workbench.problems.problem import Request
-from workbench.reporters.build import compiled_line, source_of
 from workbench.study.config import Gates
 
 CU = unpacked(Path(__file__).parent / "cuda_sources.txtar")

@@ -45,12 +45,20 @@ def tally(workspace: Workspace) -> Tallies:
     studies = map(workspace.study, workspace.studies())
     return Tallies(tuple(Tally(study.name, len(study.ladder.steps)) for study in studies))
 ''',
-    "reporters/tally.py": '''"""``tally``: a table of studies."""
+    "cli/tally.py": '''"""``tally``: a table of studies."""
 
 from typing import Any
 
-from workbench.app.tally import Tallies
+from workbench.app.tally import Tallies, tally
+from workbench.cli.options import TallyOptions
+from workbench.cli.streams import show
 from workbench.render.doc import Block, Field, figure_cell, numeric, table
+from workbench.study.workspace import find_workspace
+
+
+def run(options: TallyOptions) -> None:
+    show(options, tally(find_workspace(options.project)))
+
 
 COUNTS = [
     Field("study", "study", lambda t: t.study),
@@ -60,17 +68,6 @@ COUNTS = [
 
 def blocks(result: Tallies, options: Any) -> list[Block]:
     return [table("tally", COUNTS, result.tallies)]
-''',
-    "cli/tally.py": '''"""``workbench tally``."""
-
-from workbench.app.tally import tally
-from workbench.cli.options import TallyOptions
-from workbench.cli.streams import show
-from workbench.study.workspace import find_workspace
-
-
-def run(options: TallyOptions) -> None:
-    show(options, tally(find_workspace(options.project)))
 ''',
 }
 OPTIONS = '''

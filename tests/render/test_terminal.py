@@ -14,12 +14,12 @@ from tools.folders import pack, unpack
 from answers import Capsys, Patch, error_of, text_of
 from made_ladder import ablation
 from made_records import built_kernel
+from workbench.cli import formats
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.render.doc import Block, Paragraph, Table, plain
 from workbench.render.document.ladder_report import screen
 from workbench.render.terminal import write
-from workbench.reporters import formats
 from workbench.run.protocol import (
     Built,
     Captured,

@@ -20,13 +20,13 @@ from workbench import cuda
 from workbench.app.measure import plan
 from workbench.app.outcomes import CheckRow
 from workbench.app.target import check_figures
+from workbench.cli.check import checks
 from workbench.cli.main import main
 from workbench.cuda.compiler import package_version
 from workbench.errors import UsageError
 from workbench.evidence.store import EvidenceFolder
 from workbench.load import load
 from workbench.render import markdown
-from workbench.reporters.check import checks
 from workbench.run.worker import job_worker as worker_main
 from workbench.study.model import Shape, Work
 from workbench.study.workspace import find_workspace

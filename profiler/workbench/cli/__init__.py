@@ -1,1 +1,1 @@
-"""The command line: a module per verb parses its options, calls a use case and prints."""
+"""The command line: a module per verb calls a use case, and has what it prints."""

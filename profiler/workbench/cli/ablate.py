@@ -1,14 +1,15 @@
-"""``workbench ablate``."""
+"""``ablate``: a ladder, one step of it in short, or the ladders at all shapes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor
-from workbench.app.judge import ablate, step
+from workbench.app.judge import JudgedStep, ablate, step
 from workbench.app.report import is_due, reported
 from workbench.app.target import (
     Target,
@@ -25,9 +26,14 @@ from workbench.cli.options import AblateOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.ladder import Ablation
+from workbench.render import answers, as_table, doc, in_short
+from workbench.render.document import ladder_report, phrases
 from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def run(options: AblateOptions) -> int:
@@ -130,3 +136,40 @@ def named_again(target: Target) -> str:
     return ("" if alone else f" --study {quote(study.name)}") + (
         "" if target.shape == study.default_shape else f" --shape {quote(target.shape)}"
     )
+
+
+def data(result: Ablation | Iterable[Ablation], *, full: bool = True) -> object:
+    if isinstance(result, Ablation):
+        return answers.ablation(result, short=not full)
+    return {"tables": [answers.ablation(each, short=not full) for each in result]}
+
+
+def brief(result: Ablation | JudgedStep) -> dict[str, object]:
+    if isinstance(result, Ablation):
+        return in_short.ladder(result)
+    return {
+        **in_short.step(result.found, result.row),
+        "provisional": result.provisional or None,
+        "seconds": result.seconds,
+        "failures": in_short.failed(result.failures),
+        **in_short.error(result.unprofiled),
+    }
+
+
+def frame(result: Ablation | Iterable[Ablation], note: Callable[[str], None]) -> DataFrame:
+    every = [result] if isinstance(result, Ablation) else list(result)
+    for text in dict.fromkeys(text for each in every for text in phrases.warnings(each)):
+        note(doc.plain(text))
+    return as_table.variants(*every)
+
+
+def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[doc.Block]:
+    """A screen, or all rows and columns, of each shape."""
+    if isinstance(result, Ablation):
+        named = options.fixes or []
+        yield from (
+            ladder_report.whole(result) if options.all_ else ladder_report.screen(result, named)
+        )
+        return
+    for each in result:
+        yield from blocks(each, options)

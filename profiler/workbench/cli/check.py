@@ -1,11 +1,14 @@
-"""``workbench check``."""
+"""``check``: variants beside the float64 reference."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from workbench.app.list import tell_passed_over
 from workbench.app.measure import check, check_on_cpu
+from workbench.app.outcomes import CheckedStudy, CheckRow
 from workbench.app.target import (
     find_study,
     in_place,
@@ -17,9 +20,10 @@ from workbench.app.target import (
 from workbench.cli.options import CheckOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.reporters.check import reasons
+from workbench.render import doc, in_short
+from workbench.render.numbers import factor, number, percent
 from workbench.study.workspace import including
-from workbench.words import ABSENT, CheckResult, Status, grouped
+from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 
 ON_CPU = "checked on the CPU, at small shapes: no GPU was found here, and nothing is recorded"
 
@@ -68,3 +72,132 @@ def run(options: CheckOptions) -> int:
         states = {name: {one.status for one in every} - {ABSENT} for name, every in of.items()}
         require_current([name for name, its in states.items() if its == {Status.STALE}])
     return int(failed)
+
+
+def brief(checked: CheckedStudy) -> dict[str, object]:
+    """The wrong checks first. No verdict where nothing was checked, or some of it is stale."""
+    order = sorted(checked.checks, key=lambda one: not one.wrong)
+    states = {one.status for one in order}
+    if any(one.wrong for one in order):
+        verdict = CheckResult.WRONG
+    elif CheckResult.CORRECT in states and Status.STALE not in states:
+        verdict = CheckResult.CORRECT
+    else:
+        verdict = None
+    named = [one.variant for one in order if one.wrong][:1] or [order[0].variant] if order else []
+    verb = "ablate" if verdict == CheckResult.CORRECT else "check"
+    return {
+        "study": checked.study,
+        "gpu": checked.gpu,
+        "evidence": checked.evidence,
+        "verdict": verdict,
+        "failed": in_short.failed(checked.lost),
+        "checks": [_check(one) for one in order],
+        **in_short.command(checked.study, verb, *dict.fromkeys(named)),
+    }
+
+
+def _check(row: CheckRow) -> dict[str, object]:
+    shown: dict[str, object] = {"variant": row.variant, "shape": row.shape, "status": row.status}
+    if row.max_abs is not None:
+        shown |= {"max_error": row.max_abs, "allowed": float(row.bound)}
+    if row.wrong:
+        shown |= {
+            "input_kind": row.kind,
+            "why": in_short.short(row.why),
+            "hint": in_short.short(row.hint),
+        }
+    return shown
+
+
+def blocks(result: CheckedStudy, _: object) -> list[doc.Block]:
+    head = [doc.paragraph(result.origin)] if result.origin else []
+    return [*head, checks(result.checks)]
+
+
+@dataclass(frozen=True)
+class VariantChecks:
+    """All checks of a variant."""
+
+    variant: str
+    checks: Sequence[CheckRow]
+
+    def count(self, status: CheckResult) -> int:
+        return sum(check.status == status for check in self.checks)
+
+    @property
+    def correct(self) -> str:
+        """``6 of 6``: what a variant declines is no part of the whole."""
+        return f"{self.count(CheckResult.CORRECT)} of {len(self.checks) - self.declined}"
+
+    @property
+    def declined(self) -> int:
+        return self.count(CheckResult.UNSUPPORTED)
+
+    @property
+    def hardest(self) -> CheckRow | None:
+        measured = [check for check in self.checks if check.used is not None]
+        return max(measured, key=lambda check: check.used or 0.0, default=None)
+
+    @property
+    def least_accurate(self) -> CheckRow | None:
+        compared = [check for check in self.checks if check.times_reference is not None]
+        return max(compared, key=lambda check: check.times_reference or 0.0, default=None)
+
+    @property
+    def wrong(self) -> str:
+        """Return variants by status and reason; those that were not looked at are reported too."""
+        parts = reasons(self.checks)
+        missing = Counter(c.status for c in self.checks if c.status in (ABSENT, Status.STALE))
+        parts += [f"{status} at {count}" for status, count in missing.items()]
+        return "; ".join(parts) or NONE
+
+
+SUMMARY: list[doc.Field[VariantChecks]] = [
+    doc.Field("variant", "variant", lambda g: g.variant),
+    doc.numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
+    doc.numeric("error", "worst error", lambda g: _error(g.hardest)),
+    doc.numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
+    doc.numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
+    doc.Field("wrong", "other results", lambda g: g.wrong, rank=1),
+    doc.Field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
+    doc.numeric("declined", "unsupported", lambda g: str(g.declined), rank=3, unit="shapes"),
+]
+
+
+def checks(rows: Sequence[CheckRow]) -> doc.Table:
+    """One row a variant."""
+    groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in rows).items()]
+    return doc.table(
+        "checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks)
+    )
+
+
+def reasons(checks: Sequence[CheckRow]) -> list[str]:
+    """Return what is wrong with a variant, each reason once: one that does not compile does so
+    nowhere.
+    """
+    shapes = grouped(((c.status, c.why), c.shape) for c in checks if c.wrong)
+    return [
+        f"{status} at {'every shape' if len(at) == len(checks) > 1 else ', '.join(at)}: {why}"
+        for (status, why), at in shapes.items()
+    ]
+
+
+def _kind(checks: Sequence[CheckRow]) -> doc.Marking:
+    return doc.Marking.REJECTED if any(check.wrong for check in checks) else doc.Marking.PLAIN
+
+
+def _error(worst: CheckRow | None) -> doc.Cell:
+    return doc.figure_cell(worst.max_abs if worst else None)
+
+
+def _used(worst: CheckRow | None) -> str:
+    return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
+
+
+def _times(check: CheckRow | None) -> doc.Cell:
+    if check is None or check.times_reference is None:
+        return doc.figure_cell(None)
+    note = "varies" if check.varies else ""
+    return doc.figure_cell(check.times_reference, factor(check.times_reference), note)

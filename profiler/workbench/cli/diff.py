@@ -1,29 +1,52 @@
-"""``workbench diff``: two variants of a study, or two Nsight Compute reports of anyone."""
+"""``diff``: two variants, two reports, or with ``--sass`` their machine code, side by side."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from workbench.app.judge import judged
 from workbench.app.kernel_code import (
     CUBIN,
+    MachineCodeResult,
     code_of_binaries,
     code_of_captures,
     code_of_reports,
     compiled_code,
 )
 from workbench.app.outcomes import PairResult, ReportPairResult
-from workbench.app.show import pairs, require_pairs
+from workbench.app.show import pairs, read_pair, require_pairs
 from workbench.app.target import find_study, in_place, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.streams import executor, show
+from workbench.derive.code_diff import (
+    MEANINGS,
+    CodeChange,
+    CodeDiff,
+    CodeRow,
+    KindCount,
+    summary,
+    summed,
+)
+from workbench.derive.matching import PairGroup
+from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.comparison import warnings
-from workbench.judge.findings import sentence
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
+from workbench.render import answers, doc, in_short
+from workbench.render.document import hunks, launches, variant
+from workbench.render.document.hunks import STYLES, Pieces, gutter
+from workbench.render.numbers import clip, count, number, printable
 from workbench.study.files import for_shell
-from workbench.words import Status
+from workbench.words import NONE, Status
 
 
 def run(options: DiffOptions) -> None:
@@ -96,3 +119,210 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
     unlike = warnings(before, after, matching)
     show(options, ReportPairResult(before, after, matching, unlike))
     require_pairs(matching)
+
+
+def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
+    if isinstance(result, MachineCodeResult):
+        return code_data(result)
+    if isinstance(result, PairResult):
+        return answers.variant_pair(result.ladder, result.pair, result.changes)
+    return answers.ReportPair(
+        before=result.before,
+        after=result.after,
+        warnings=list(result.warnings),
+        kernels=[
+            answers.kernel_pair(_read(result, group), group) for group in result.matching.groups
+        ],
+        only_before=result.matching.only_before,
+        only_after=result.matching.only_after,
+    )
+
+
+def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str, object]:
+    if isinstance(result, MachineCodeResult):
+        return {
+            "before": result.before,
+            "after": result.after,
+            "origin": result.origin,
+            "kernels": [_short(kernel) for kernel in result.kernels],
+            "stop": True,
+            "why_stop": "machine code has no times: diff without --sass compares them",
+        }
+    if isinstance(result, PairResult):
+        return in_short.pair(result.ladder, result.pair)
+    both = [_read(result, group) for group in result.matching.groups[: launches.DETAILED]]
+    return {
+        "before": result.before.name,
+        "after": result.after.name,
+        "kernels": [in_short.kernel_pair(each.comparison, each.after.advice) for each in both],
+        "warnings": [*sentences(result.warnings)],
+        **in_short.command("", "show", str(result.after.path)),
+    }
+
+
+def blocks(
+    result: PairResult | ReportPairResult | MachineCodeResult, options: Any
+) -> Iterator[doc.Block]:
+    if isinstance(result, MachineCodeResult):
+        yield from code_blocks(result)
+        return
+    if isinstance(result, ReportPairResult):
+        yield from _reports(result, options)
+        return
+    names = (result.pair.before.variant, result.pair.after.variant)
+    yield variant.origin(result.ladder)
+    yield from launches.variants(result.pair, result.changes, source=options.source)
+    if options.source:
+        yield from _source(result.changes, names, result.paths)
+
+
+def _reports(result: ReportPairResult, options: Any) -> Iterator[doc.Block]:
+    before, after, matching = result.before, result.after, result.matching
+    for report, side in zip((before, after), launches.SIDES, strict=True):
+        yield launches.about(report, side)
+    yield from doc.warned(sentences(result.warnings))
+    yield from launches.unmatched(matching, (before.name, after.name))
+    if not matching.groups:
+        return
+    yield doc.table(
+        "pairs", launches.PAIRS, matching.groups, key=lambda g: str(g.typical.before.index)
+    )
+    every = options.kernel is not None or options.launch is not None
+    shown = matching.groups if every else matching.groups[: launches.DETAILED]
+    for group in shown:
+        read = _read(result, group)
+        source = options.source and read.lines.has_costs
+        yield launches.kernels(group.typical, read, launches.SIDES, source=source)
+        if source:
+            yield from _source(read.lines, launches.SIDES)
+    if len(matching.groups) > len(shown):
+        yield launches.left_out("compared", "--kernel NAME or --launch A:B chooses others")
+
+
+def _read(result: ReportPairResult, group: PairGroup) -> launches.PairRead:
+    return read_pair(result.before, result.after, group.typical)
+
+
+def _source(
+    changes: SourceDiff, names: tuple[str, str], paths: Mapping[str, str] = hunks.NO_PATHS
+) -> Iterator[doc.Block]:
+    """Every hunk with its costs, or why there are none."""
+    if absent := hunks.absences(changes, names):
+        yield doc.paragraph(absent)
+    yield doc.LinesBlock(lambda width: hunks.diff(changes, names, width, paths))
+
+
+KINDS, HUNKS = 12, 8  # the most that are shown
+# In a hunk of so many rows, more than four that cost less than the share are one line.
+LONG, FOLDED, SHOWN_SHARE = 24, 4, 0.005
+NAMED = (CodeChange.CONSTANT, CodeChange.TARGET, CodeChange.MOVED)  # beside its instruction
+
+
+def shown(value: float | None, as_text: Any = count) -> str:
+    return NONE if value is None else as_text(value)
+
+
+STATIC: list[doc.Field[KindCount]] = [
+    doc.Field("kind", "instruction", lambda k: doc.code(k.kind)),
+    doc.Field("meaning", "what it is", lambda k: MEANINGS.get(k.kind, ""), rank=2),
+    doc.numeric("before", "before", lambda k: f"{k.before:,}"),
+    doc.numeric("after", "after", lambda k: f"{k.after:,}"),
+]
+COUNTED: list[doc.Field[KindCount]] = [
+    doc.numeric("executed_before", "warps ran before", lambda k: shown(k.executed_before), rank=1),
+    doc.numeric("executed_after", "warps ran after", lambda k: shown(k.executed_after), rank=1),
+    doc.numeric(
+        "us_before", "stall µs before", lambda k: shown(k.microseconds_before, number), rank=1
+    ),
+    doc.numeric(
+        "us_after", "stall µs after", lambda k: shown(k.microseconds_after, number), rank=1
+    ),
+]
+
+
+def code_blocks(result: MachineCodeResult) -> Iterator[doc.Block]:
+    title = doc.strong(f"machine code of {result.before} → {result.after}")
+    yield doc.paragraph(title, f" ({result.origin})")
+    for kernel in result.kernels:
+        yield doc.section("kernel", doc.code(kernel.kernel), *_kernel(kernel))
+    for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
+        if kernels:
+            yield doc.paragraph(f"only in {name}: {', '.join(kernels)}")
+
+
+def _kernel(diff: CodeDiff) -> Iterator[doc.Block]:
+    yield doc.paragraph(doc.strong(diff.sentence()))
+    if diff.is_same:
+        return
+    yield doc.paragraph(diff.in_words())
+    kinds = [k for k in diff.kinds if k.before != k.after]
+    if kinds:
+        has_costs = any(kind.executed_before is not None for kind in diff.kinds)
+        fields = [*STATIC, *(COUNTED if has_costs else ())]
+        yield doc.table("kinds", fields, kinds[:KINDS], key=lambda k: k.kind)
+    # The costliest first; without costs, in the order of the code.
+    if hunks := sorted(diff.hunks, key=lambda hunk: -max(time or 0.0 for time in _times(hunk))):
+        yield doc.LinesBlock(lambda width: _hunks(hunks, width))
+
+
+def _hunks(hunks: Sequence[CodeDiff], width: int | None) -> Iterator[Pieces]:
+    for hunk in hunks[:HUNKS]:
+        yield [("", "")]
+        times = " → ".join(shown(time, number) for time in _times(hunk))
+        yield [(clip(f"{_place(hunk)}: stall time {times} µs", width), "bold")]
+        for is_shown, run in groupby(hunk.rows, _is_costly):
+            rows = tuple(run)
+            if is_shown or len(hunk.rows) <= LONG or len(rows) <= FOLDED:
+                yield from (pieces for row in rows for pieces in _lines(row, width))
+            else:
+                yield [(clip(f"{'':19}{replace(hunk, rows=rows).sentence()}", width), "dim")]
+    if len(hunks) > HUNKS:
+        yield [(f"{len(hunks) - HUNKS} more places changed: --json shows all", "dim")]
+
+
+def _is_costly(row: CodeRow) -> bool:
+    return any((cost.share or 0.0) >= SHOWN_SHARE for cost in (row.before, row.after) if cost)
+
+
+def _times(hunk: CodeDiff) -> list[float | None]:
+    """Stall time of each side's changed rows; None is not collected."""
+    return [summed(cost.microseconds for cost in costs) for costs in hunk.changed.sides]
+
+
+def _place(hunk: CodeDiff) -> str:
+    """Both addresses, and the source line that most of its changed instructions belong to."""
+    addresses = " → ".join(f"{code[0].address:#06x}" if code else NONE for code in hunk.sides)
+    places = Counter(cost.place for costs in hunk.changed.sides for cost in costs)
+    ((file, line), _), *_ = places.most_common(1)
+    return f"{addresses}, {base(file)}:{line}" if file else addresses
+
+
+def _lines(row: CodeRow, width: int | None) -> Iterator[Pieces]:
+    """An unchanged instruction is a line; another is one of each side, with what changed."""
+    is_kept = row.change in (CodeChange.SAME, CodeChange.REGISTER)
+    for sign, cost in [(" ", row.after)] if is_kept else [("-", row.before), ("+", row.after)]:
+        if cost is not None:
+            word = row.change if row.change in NAMED else ""
+            head = f"{gutter(cost)[0]}  {cost.address:#06x} {word:<9}"
+            room = None if width is None else width - len(head)
+            yield [(head, "dim"), (clip(f"{sign} {printable(cost.sass)}", room), STYLES[sign])]
+
+
+def code_data(result: MachineCodeResult) -> answers.MachineCode:
+    kernels = [
+        msgspec.structs.replace(_short(diff), kinds=diff.kinds, changed=diff.changed.rows)
+        for diff in result.kernels
+    ]
+    return answers.answer(answers.MachineCode, result, kernels=kernels)
+
+
+def _short(diff: CodeDiff) -> answers.CodeKernel:
+    before, after = diff.numbers
+    return answers.CodeKernel(
+        kernel=diff.kernel,
+        same=diff.is_same,
+        instructions_before=sum(before.values()),
+        instructions_after=sum(after.values()),
+        summary=summary(before, after),
+        counts=diff.counts,
+    )

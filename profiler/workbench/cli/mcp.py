@@ -262,7 +262,7 @@ async def lines_of(stream: asyncio.StreamReader, say: Say) -> list[str]:
 
 
 def error_of(error: WorkbenchError) -> Data:
-    from workbench.reporters.formats import failed
+    from workbench.cli.formats import failed
 
     return dict(json.loads(failed(error)))
 

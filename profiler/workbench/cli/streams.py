@@ -105,7 +105,7 @@ def show(options: object, result: object) -> None:
     """Print a result in the format of the options, as the reporter of the verb has it. After an
     answer in JSON an error goes to stderr alone.
     """
-    from workbench.reporters import formats
+    from workbench.cli import formats
 
     global owed
     verb = type(options).__name__.removesuffix("Options").lower()
@@ -116,7 +116,7 @@ def show(options: object, result: object) -> None:
 @printing()
 def show_failure(error: WorkbenchError) -> None:
     """The answer of a command that failed, in the form that is owed."""
-    from workbench.reporters import formats
+    from workbench.cli import formats
 
     global owed
     print(formats.failed(error, short=owed == "--brief"))

@@ -1,16 +1,24 @@
-"""``workbench sweep``."""
+"""``sweep``: combinations of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from workbench.app.sweep import space_of, sweep, write
 from workbench.app.target import find_study, profiled_shape, target_at
 from workbench.cli.options import SweepOptions
 from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
+from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import Sweep
+from workbench.render import as_table, doc, in_short
+from workbench.render.as_json import Data, shown_fields
+from workbench.render.document.timings import sweep_view
 from workbench.study.params import Picked, is_space
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def run(options: SweepOptions) -> int:
@@ -35,3 +43,44 @@ def run(options: SweepOptions) -> int:
 
     show(options, swept())
     return int(not all(timed))
+
+
+def data(result: Iterable[Sweep]) -> dict[str, object]:
+    return {"sweeps": list(result)}
+
+
+def brief(result: Iterable[Sweep]) -> dict[str, object]:
+    """The combinations by time."""
+    every = list(result)
+    first = every[0]
+    best = first.best.variant if first.best else first.variant
+    going_on = in_short.command(first.study, "profile", best, "--shape", first.shape)
+    return {"sweeps": list(map(_sweep, every)), **going_on}
+
+
+def _sweep(sweep: Sweep) -> Data:
+    timed = [
+        {
+            "variant": one.variant,
+            "microseconds": one.microseconds.value if one.microseconds else None,
+            "over_default": in_short.ratio(one.over_default),
+            "may_be_best": one.may_be_best,
+        }
+        for one in sweep.timed
+    ]
+    failed = {one.variant: sentence(one.why) for one in sweep.combinations if one.why}
+    named = {"study": sweep.study, "shape": sweep.shape, "gpu": sweep.gpu, "variant": sweep.variant}
+    return {**named, "combinations": timed, "failed": in_short.failed(failed)}
+
+
+def frame(result: Iterable[Sweep], note: Callable[[str], None]) -> DataFrame:
+    """The combinations by time."""
+    every = list(result)
+    for text in dict.fromkeys(text for each in every for text in sentences(each.warnings)):
+        note(text)
+    return as_table.frame((shown_fields(c) for each in every for c in each.combinations), "variant")
+
+
+def blocks(result: Iterable[Sweep], _: object) -> Iterator[doc.Block]:
+    for each in result:
+        yield from sweep_view(each)

@@ -1,19 +1,34 @@
-"""``workbench try``: from a file that somebody already has to evidence."""
+"""``try``: a file of the user's, and what became of it."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
+from workbench.cli.build import compiled_line
 from workbench.cli.options import TryOptions
 from workbench.cli.streams import executor, note, show
-from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed
+from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed, WorkbenchError
+from workbench.judge.findings import sentence, sentences
+from workbench.judge.gates import ACCURATE, CORRECT
+from workbench.judge.ladder import Ablation, Row
+from workbench.problems.problem import Problem
+from workbench.render import answers, as_json, doc, in_short
+from workbench.render.columns import Where, ladder_table
+from workbench.render.document import advice
+from workbench.render.document.limits import bullets
+from workbench.render.document.phrases import call_of, took, with_cycles
+from workbench.render.document.variant import limited, origin
+from workbench.render.numbers import factor, number
 from workbench.run import machine
-from workbench.run.protocol import Failed
+from workbench.run.protocol import Built, Failed, Learned
+from workbench.study.config import Gates
+from workbench.study.files import for_shell
 from workbench.study.sources import virtual_name
-from workbench.words import TryVerdict
+from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 
 def finish(done: Attempt, executor: Executor) -> int:
@@ -53,3 +68,180 @@ def run(options: TryOptions) -> int:
         raise
     show(options, replace(done, unprofiled=here.unprofiled))
     return finish(done, here)
+
+
+def data(done: Attempt | WorkbenchError) -> dict[str, object]:
+    if isinstance(done, WorkbenchError):
+        is_open = isinstance(done, CannotTell)
+        verdict = TryVerdict.UNCHECKED if is_open else TryVerdict.FAILED
+        return {"verdict": verdict, "why": done.message, "hint": done.hint}
+    row, judged = done.row, done.judged
+    return {
+        **as_json.shown_fields(done),
+        "tried": answers.whole_row(judged, row) if judged and row else None,
+        "references": [answers.row(judged, r) for r in done.references] if judged else [],
+    }
+
+
+def _after(done: Attempt) -> dict[str, object]:
+    """All figures where it was measured; else what this machine lacks."""
+    if done.row is None or done.judged is None:
+        return in_short.command("", "doctor")
+    if done.kept:
+        return in_short.command(done.study, "show", done.row.variant)
+    return in_short.command("", "show", done.row.variant, "--project", str(done.folder))
+
+
+def brief(done: Attempt) -> dict[str, object]:
+    """The verdict, then the step of the study that was made of the file."""
+    row, judged = done.row, done.judged
+    judged_step = in_short.step(judged, row) if judged and row else {}
+    gates, times = judged_step.get("failed"), done.times_reference_error
+    largest = done.trial.errors.get(done.problem.baseline.name, (None,))[0]
+    wrong = {"why": done.wrong, "max_error": largest, "allowed": done.allowed.absolute}
+    error = None if times is None else {"times_reference": times}
+    return {
+        **judged_step,
+        "file": done.problem.title,
+        "verdict": done.verdict,
+        "accuracy": judged_step.get("accuracy") or error,
+        **(wrong if done.wrong else {}),
+        "failed": [
+            *(gates if isinstance(gates, list) else ()),
+            *(in_short.failed(done.failures) or ()),
+        ]
+        or None,
+        "workspace": str(done.folder),
+        **_after(done),
+        **in_short.error(done.unprofiled),
+    }
+
+
+def blocks(done: Attempt, options: Any) -> list[doc.Block]:
+    return attempt_blocks(done, profiled=not options.no_profile)
+
+
+def attempt_blocks(done: Attempt, *, profiled: bool) -> list[doc.Block]:
+    """The verdict, then times and limits; ``profiled`` says that a profile was asked for."""
+    verdict = answer(done.verdict, done.times_reference_error, done.against, done.problem.itself)
+    shown: list[doc.Block] = [doc.paragraph(verdict), *introduction(done.problem, done.trial)]
+    if done.judged is not None and done.row is not None:
+        shown += times_and_limits(done.row, done.judged, profiled=profiled)
+    else:
+        shown += _on_the_cpu(done)
+    if steps := next_steps(done):
+        shown += [doc.paragraph("Next:"), doc.bullets(steps)]
+    return shown
+
+
+def introduction(problem: Problem, trial: Learned) -> list[doc.Block]:
+    """Return what it is, what goes in and out, and what it is checked against."""
+    inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
+    lines = [f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}"]
+    lines.append(checked_by(problem, trial))
+    if trial.larger is not None:
+        lines.append("checked for larger inputs too: 4 times each, the first row 32 times")
+    if trial.in_place:
+        lines.append(f"changes its inputs in place: {', '.join(trial.in_place)}")
+    if trial.doubt:
+        lines.append(trial.doubt)
+    return [doc.paragraph(doc.strong(problem.what)), doc.bullets(lines)]
+
+
+def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> doc.Text:
+    """The verdict in a few words."""
+    if verdict == TryVerdict.INACCURATE and times is not None:
+        why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
+        return doc.line(doc.strong(verdict), why)
+    if verdict == TryVerdict.UNCHECKED:
+        return doc.line(doc.strong(verdict), ": it could not be called here")
+    if alone and verdict == TryVerdict.CORRECT:
+        return doc.line(
+            doc.strong(verdict), " against itself in float64: only rounding errors are checked"
+        )
+    return doc.line(doc.strong(verdict))
+
+
+def checked_by(problem: Problem, trial: Learned) -> str:
+    against = "itself" if problem.itself else problem.against or "its reference"
+    how = "float64" if trial.exact else f"its own precision: {trial.refusal}"
+    return f"checked against {against} in {how}{': --vs names another' * problem.itself}"
+
+
+def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[doc.Block]:
+    """Time against the reference, then the three largest bottlenecks."""
+    blocks: list[doc.Block] = [origin(judged), *doc.warned(sentences(judged.warnings))]
+    if row.status == Status.FAILED:
+        return [*blocks, doc.paragraph(doc.strong("failed"), f": {sentence(row.problem)}")]
+    blocks.append(doc.paragraph(headline(row, judged)))
+    blocks.append(ladder_table(judged, Where.TRY, [row, *judged.references], "times"))
+    if call := call_of(row):
+        blocks.append(doc.paragraph(f"one call is {call}"))
+    correct = [name for name, check in row.checks.items() if check.status == CheckResult.CORRECT]
+    if correct:
+        blocks.append(doc.paragraph(f"correct at {', '.join(correct)}"))
+    shown = [g for g in row.gates if g.passed is False and g.name not in (ACCURATE, CORRECT)]
+    shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
+    blocks += [doc.paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
+    if row.bottlenecks:
+        blocks += [doc.paragraph("What limits it:"), bullets(row.bottlenecks)]
+        blocks.append(doc.paragraph(limited(row.occupancy_limiters)))
+    else:
+        blocks.append(doc.paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
+    return [*blocks, advice.to_try(row.advice)]
+
+
+def headline(row: Row, judged: Ablation) -> doc.Text:
+    """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
+    if not judged.reference:
+        return doc.line(
+            doc.strong(took(row)), ", and nothing to compare it with: --vs names something"
+        )
+    against = judged.row(judged.reference)
+    ratio = with_cycles(row.over_reference)
+    speed = doc.line(
+        doc.strong(ratio), " the speed of ", doc.code(against.title or against.variant)
+    )
+    return doc.line(speed, f": {took(row)} against {took(against)}")
+
+
+def _on_the_cpu(done: Attempt) -> list[doc.Block]:
+    """The errors of calls on the CPU, or why there is none, and what the compiler made of it."""
+    modules = (done.problem.baseline, *done.problem.references)
+    called = {module.name: module.called for module in modules}
+    items = [
+        f"{called[name]}: on the CPU its largest error is {number(a)}, relative {number(r)}"
+        for name, (a, r) in done.trial.errors.items()
+    ]
+    items += [compiled] if (compiled := compiled_text(done)) else []
+    items += done.uncalled
+    return [doc.bullets(items)] if items else []
+
+
+def compiled_text(done: Attempt) -> str:
+    """A CUDA source is at least compiled where there is no GPU."""
+    if not isinstance(done.built, Built):
+        return ""
+    built = done.built
+    line = compiled_line(built.arch, built.kernels, built.warnings)
+    return f"{done.problem.baseline.called}: {line}"
+
+
+def next_steps(done: Attempt) -> list[doc.Text]:
+    """Return where its lines are, and how to go on from there."""
+    if done.row is None or not done.row.time:
+        return []
+    variant = done.problem.baseline.name
+    where = f"--study {done.study}" if done.kept else f"--project {for_shell(done.folder)}"
+    steps = []
+    if done.row.capture:
+        steps.append(
+            doc.line(doc.code(f"workbench show {variant} --source {where}"), ": its lines")
+        )
+    if done.kept:
+        steps.append(doc.line(f"a variant of your own beside {shown_path(done.kept)}/{variant}.py"))
+    else:
+        steps.append(
+            doc.line("the same with ", doc.code("--keep NAME"), ": a study of your workspace")
+        )
+    return steps

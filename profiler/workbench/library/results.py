@@ -22,7 +22,9 @@ from workbench.app.outcomes import ReportPairResult
 from workbench.app.show import Metric, read, read_pair, report_lines, report_metric
 from workbench.app.target import Target, find_recorded
 from workbench.app.try_ import Attempt, cache
+from workbench.cli import diff
 from workbench.cli.options import DiffOptions
+from workbench.cli.try_ import attempt_blocks
 from workbench.derive.figures import Figure
 from workbench.derive.matching import groups
 from workbench.derive.source_diff import SourceDiff
@@ -42,8 +44,6 @@ from workbench.render.document.advice import CATALOGUE, spot
 from workbench.render.document.launches import Details
 from workbench.render.document.phrases import answer, warnings
 from workbench.render.document.timings import sweep_view
-from workbench.reporters import diff
-from workbench.reporters.try_ import attempt_blocks
 from workbench.run import machine
 from workbench.study.files import write_bytes
 from workbench.study.model import Study

@@ -1,8 +1,8 @@
 """The answer of a verb, in the format that its options ask for.
 
-A reporter is a module of the verb's name. It has ``blocks`` or ``lines`` for people, and ``frame``
-for ``--csv``. ``data`` is for ``--json`` where that is not the result itself, and ``brief`` for
-``--brief`` where that is not the same in short. ``print_result`` picks one.
+The module of a verb has ``blocks`` or ``lines`` for people, and ``frame`` for ``--csv``. ``data`` is
+for ``--json`` where that is not the result itself, and ``brief`` for ``--brief`` where that is not
+the same in short. ``print_result`` picks one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def print_result(verb: str, result: Any, options: Any, note: Callable[[str], None]) -> None:
     """Print a result on stdout. ``note`` takes what CSV has no place for."""
     module = f"{verb}_" if iskeyword(verb) else verb
-    reporter = import_module(f"workbench.reporters.{module}")
+    reporter = import_module(f"workbench.cli.{module}")
     if getattr(options, "brief", False):
         from workbench.render import in_short
 

@@ -22,6 +22,7 @@ from workbench.app.target import Target, find_target
 from workbench.cli.main import VERBS as OPTIONS
 from workbench.cli.main import main
 from workbench.cli.options import Answered
+from workbench.cli.schema import VERBS, schema
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.store import measured_ceilings
 from workbench.judge.advice_rules import advise, subject
@@ -30,7 +31,6 @@ from workbench.judge.times import ShapeTimes, main_timing
 from workbench.render import as_json, in_short
 from workbench.render.as_json import plain_data
 from workbench.render.document.phrases import parent_of
-from workbench.reporters.schema import VERBS, schema
 from workbench.run.measurement import Measurement
 from workbench.words import Verdict
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder

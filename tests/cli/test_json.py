@@ -18,6 +18,8 @@ from tools import reference
 import workbench as wb
 from answers import Capsys, Patch, error_of, json_of, published, text_of
 from made_ladder import ablation
+from workbench.cli import schema as schema_of
+from workbench.cli import try_
 from workbench.judge.ladder import Ablation, Row
 from workbench.render import columns, in_short, markdown, terminal
 from workbench.render.as_table import as_csv, frame, safe
@@ -44,8 +46,6 @@ from workbench.render.doc import (
 )
 from workbench.render.document import ladder_report as document
 from workbench.render.page import Writer, anchor
-from workbench.reporters import schema as schema_of
-from workbench.reporters import try_
 from workspaces import FIXTURE, ROOT, output_of
 
 DOCS = (ROOT / "docs" / "json.md").read_text()
