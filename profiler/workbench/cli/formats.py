@@ -1,8 +1,8 @@
 """The answer of a verb, in the format that its options ask for.
 
-The module of a verb has ``blocks`` or ``lines`` for people, and ``frame`` for ``--csv``. ``data`` is
-for ``--json`` where that is not the result itself, and ``brief`` for ``--brief`` where that is not
-the same in short. ``print_result`` picks one.
+The module of a verb has ``blocks`` or ``lines`` for people, and ``frame`` for ``--csv``. ``data``
+is for ``--json`` where that is not the result itself, and ``brief`` for ``--brief`` where that is
+not the same in short. ``print_result`` picks one.
 """
 
 from __future__ import annotations
