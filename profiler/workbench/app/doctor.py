@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from workbench.cuda.compiler import package_version
@@ -40,11 +39,6 @@ def row(
     return DoctorRow(name, OK if good else bad, found, "" if good else fix, needed_for)
 
 
-def python_row() -> DoctorRow:
-    """An older one imports nothing of the workbench."""
-    return row("Python", True, platform.python_version(), "", "read")
-
-
 def package_row(name: str, needed_for: str, fix: str = INSTALL, *, label: str = "") -> DoctorRow:
     version = package_version(name)
     return row(label or name, bool(version), version or "missing", fix, needed_for)
@@ -69,27 +63,17 @@ def driver_row() -> DoctorRow:
     return row("driver", bool(version), version or "none", fix)
 
 
-def outcome_rows() -> list[DoctorRow]:
-    """Return what was tried, in the words of what failed."""
+def outcome_rows() -> Iterator[DoctorRow]:
+    """Yield what was tried, in the words of what failed."""
     if not package_version("msgspec"):
-        return []
+        return
     from workbench.run.self_test import KERNEL_STEPS, outcomes
 
     gpu = machine.find_gpu()
     arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
-    rows = []
     for ran in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
         needed = "build" if ran.step == KERNEL_STEPS[0] else "measure"
-        rows.append(
-            row(
-                ran.step,
-                not ran.error,
-                ran.error or ran.found,
-                ran.hint,
-                needed,
-            )
-        )
-    return rows
+        yield row(ran.step, not ran.error, ran.error or ran.found, ran.hint, needed)
 
 
 def ncu_row() -> DoctorRow:
@@ -99,17 +83,6 @@ def ncu_row() -> DoctorRow:
     version = machine.ncu_version(path)
     text = f"{version or 'does not run'} ({path})"
     return row("ncu", bool(version), text, f"run {path} --version to see why")
-
-
-def headers_row() -> DoctorRow:
-    folders = header_folders()
-    return row("CUDA headers", bool(folders), next(iter(folders), "missing"), INSTALL, "build")
-
-
-def disk_row() -> DoctorRow:
-    free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
-    fix = f"free {MIN_FREE_GB:g} GB or more"
-    return row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
 
 
 def slices_row() -> DoctorRow:
@@ -122,20 +95,23 @@ def slices_row() -> DoctorRow:
     return row("MIG", not divided, state, fix, bad=WARN)
 
 
-CHECKS: tuple[Callable[[], DoctorRow], ...] = (
-    python_row,
-    partial(package_row, "ncu-report", "read", "pip install ncu-report"),
-    partial(package_row, "msgspec", "read", "pip install msgspec"),
-    partial(package_row, "torch", "build"),
-    partial(package_row, "cuda-core", "build", label="NVRTC (cuda-core)"),
-    headers_row,
-    partial(package_row, "zstandard", "measure"),
-    gpu_row,
-    driver_row,
-    ncu_row,
-    disk_row,
-    slices_row,
-)
+def all_rows() -> Iterator[DoctorRow]:
+    yield row("Python", True, platform.python_version(), "", "read")  # an older one imports nothing
+    yield package_row("ncu-report", "read", "pip install ncu-report")
+    yield package_row("msgspec", "read", "pip install msgspec")
+    yield package_row("torch", "build")
+    yield package_row("cuda-core", "build", label="NVRTC (cuda-core)")
+    headers = next(iter(header_folders()), "")
+    yield row("CUDA headers", bool(headers), headers or "missing", INSTALL, "build")
+    yield package_row("zstandard", "measure")
+    yield gpu_row()
+    yield driver_row()
+    yield ncu_row()
+    free = min(shutil.disk_usage(p).free for p in (Path.cwd(), Path(tempfile.gettempdir()))) / 1e9
+    fix = f"free {MIN_FREE_GB:g} GB or more"
+    yield row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
+    yield slices_row()
+    yield from outcome_rows()
 
 
 def works(rows: Sequence[DoctorRow]) -> dict[str, bool]:
@@ -167,6 +143,6 @@ class Diagnosis:
 
 
 def diagnosis() -> Diagnosis:
-    rows = (*(check() for check in CHECKS), *outcome_rows())
+    rows = tuple(all_rows())
     can = works(rows)
     return Diagnosis(rows, can, conclusion(can))
