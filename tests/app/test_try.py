@@ -111,7 +111,7 @@ def test_a_cuda_source_is_compiled_where_there_is_no_gpu(
     given = ["--input", "x=randn(64)", "--input", "n=64", "--output", "out=empty_like(x)"]
     launch = ["--launch", "twice[1, 64](x, out, n)", "--vs", "torch.mul(x, 2)"]
     for body, code, said in (
-        ("int i = threadIdx.x; if (i < n) out[i] = 2 * x[i];", 3, "twice: built for sm_90a"),
+        ("int i = threadIdx.x; if (i < n) out[i] = 2 * x[i];", 3, "built for sm_90a"),
         ("out[0] = y;", 4, 'twice.cu(1): error: identifier "y" is undefined'),
     ):
         mine.with_name("twice.cu").write_text(CU.format(body))

@@ -12,7 +12,7 @@ import pytest
 from tools.folders import unpacked
 
 from answers import Patch
-from workbench.cli.build import compiled_line, source_of
+from workbench.cli.build import source_of
 from workbench.cuda import declare, nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.programs import (
@@ -103,13 +103,11 @@ def test_an_error_of_device_code_is_at_its_own_line(tmp_path: Path, compiler: st
 
 
 def compiled_by(found: KernelBuild) -> str:
-    """What gate, table and `try` print of a build."""
+    """What gate and table print of a build."""
     names = ("kernel", "registers", "compiler")
     built = BuiltKernel(source="one.cu", **{name: getattr(found, name) for name in names})
     row = SimpleNamespace(error="", warnings=(), kernels=(built,))
-    line = compiled_line("sm_90a", (built,), ())
     assert source_of(built) in f"one.cu by {built.compiler}"
-    assert f"by {built.compiler}" in line
     return sentence(compiler_gate(cast(Any, row), Gates()).why)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
+from msgspec import structs
+
 from workbench.app.executor import Executor
 from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
-from workbench.cli.build import compiled_line
+from workbench.cli.build import compiled
 from workbench.cli.options import TryOptions
 from workbench.cli.streams import executor, note, show
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed, WorkbenchError
@@ -213,18 +215,12 @@ def _on_the_cpu(done: Attempt) -> list[doc.Block]:
         f"{called[name]}: on the CPU its largest error is {number(a)}, relative {number(r)}"
         for name, (a, r) in done.trial.errors.items()
     ]
-    items += [compiled] if (compiled := compiled_text(done)) else []
     items += done.uncalled
-    return [doc.bullets(items)] if items else []
-
-
-def compiled_text(done: Attempt) -> str:
-    """A CUDA source is at least compiled where there is no GPU."""
-    if not isinstance(done.built, Built):
-        return ""
-    built = done.built
-    line = compiled_line(built.arch, built.kernels, built.warnings)
-    return f"{done.problem.baseline.called}: {line}"
+    shown: list[doc.Block] = [doc.bullets(items)] if items else []
+    if isinstance(done.built, Built):
+        named = structs.replace(done.built, variant=done.problem.baseline.called)
+        shown += [doc.paragraph(f"built for {named.arch}:"), *compiled([named])]
+    return shown
 
 
 def next_steps(done: Attempt) -> list[doc.Text]:
