@@ -12,11 +12,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from workbench.derive.figures import Figure, figures
-from workbench.derive.speedup import (
-    Key,
-    SessionTimes,
-    session_times,
-)
+from workbench.derive.speedup import Key, SessionTimes, session_times
 from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import BadCapture
 from workbench.evidence import store
@@ -194,7 +190,9 @@ def load(
 
     Raises UsageError for a damaged file, and EnvironmentLacks for one that cannot be read.
     """
-    reader = _EvidenceReader(study, folder, samples=samples, from_tables=from_tables, prints=prints)
+    reports = Reports(from_tables=from_tables)
+    prints = prints or Fingerprints(study)
+    reader = _EvidenceReader(study, folder, prints, reports, samples=samples)
     return {
         shape: reader.shape(shape, names, captures=shape in captures)
         for shape, names in wanted.items()
@@ -221,7 +219,7 @@ def load_ladder(
     if timed is None:
         timed = outcomes(steps) if steps and not only else []
     judged = steps_shown(steps, only, shape) if only else steps
-    reader = _EvidenceReader(study, folder, sources=sources)
+    reader = _EvidenceReader(study, folder, Fingerprints(study), Reports(), sources=sources)
     between, between_of = known_between(folder.gpu)
     journal = load_journal(folder)
     shapes = {
@@ -329,27 +327,21 @@ class _Common:
     texts: Mapping[str, str]
 
 
+@dataclass(frozen=True)
 class _EvidenceReader:
     """Reads a study's evidence on one GPU; it lives no longer than one call of ``load``."""
 
-    def __init__(
-        self,
-        study: Study,
-        folder: EvidenceFolder,
-        *,
-        samples: bool = True,
-        sources: bool = False,
-        from_tables: bool = True,
-        prints: Fingerprints | None = None,
-    ) -> None:
+    study: Study
+    folder: EvidenceFolder
+    prints: Fingerprints
+    reports: Reports
+    samples: bool = True
+    sources: bool = False
+    hashes: dict[str, tuple[str | None, bool]] = field(default_factory=dict)  # see report_sha256
+    common: dict[str, _Common] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         catalog()  # it is a file, too
-        self.study, self.folder = study, folder
-        self.samples, self.sources = samples, sources
-        self.prints = prints or Fingerprints(study)
-        self.reports = Reports(from_tables=from_tables)
-        self.hashes: dict[str, str | None] = {}  # of reports, which variants share
-        self.kept: dict[str, bool] = {}  # whether a report itself is there
-        self.common: dict[str, _Common] = {}
 
     def shape(
         self,
@@ -407,7 +399,7 @@ class _EvidenceReader:
         common = self._common(name)
         checks = common.checks
         if shape not in checks:  # a shape that was drawn
-            checks = {**checks, shape: _against(common.recorded.get(shape), fingerprint)}
+            checks = {**checks, **self._checks(name, common.recorded, study, [shape])}
         capture_state, current, damage = self._indexed(index, fingerprint)
         capture = None
         if opened and current:
@@ -448,7 +440,7 @@ class _EvidenceReader:
             figures=figures(capture.metrics) if capture else {},
             texts=common.texts if opened else {},
             damage=damage,
-            tables_only=bool(capture and kept and not self.kept[kept.report]),
+            tables_only=bool(capture and kept and not self.hashes[kept.report][1]),
             front_ends=common.front_ends,
             unseen=self._unseen(name) if shape not in study.derived else None,
             timeline=call_timeline(traced.launches) if traced else None,
@@ -458,24 +450,24 @@ class _EvidenceReader:
         if name not in self.common:
             study, step = self.study, self.study.ladder.step(name)
             variant = study.variants[name]
-            drawn = unseen_shapes(study, name) if step and step.parent and self.samples else None
-            front_ends = front_ends_of(source_files(study, variant)) if self.samples else ()
-            texts = source_texts(study, variant) if self.sources else {}
-            of_sources = self.prints.of_sources(name)
-            prints = {
-                shape: self.prints.at_shape(name, described.parameters)
-                for shape, described in study.shapes.items()
-            }
+            is_drawn_for = step is not None and step.parent and self.samples
             record = store.variant_record(self.folder, name)
             self.common[name] = _Common(
-                build=_against(record.build, of_sources),
+                build=_against(record.build, self.prints.of_sources(name)),
                 recorded=record.checks,
-                checks={s: _against(record.checks.get(s), mark) for s, mark in prints.items()},
-                drawn=drawn,
-                front_ends=front_ends,
-                texts=texts,
+                checks=self._checks(name, record.checks, study, study.shapes),
+                drawn=unseen_shapes(study, name) if is_drawn_for else None,
+                front_ends=front_ends_of(source_files(study, variant)) if self.samples else (),
+                texts=source_texts(study, variant) if self.sources else {},
             )
         return self.common[name]
+
+    def _checks(
+        self, name: str, recorded: Mapping[str, Check], study: Study, shapes: Iterable[str]
+    ) -> dict[str, Entry[Check]]:
+        """The checks of a variant at some ``shapes`` of a study."""
+        prints = {s: self.prints.at_shape(name, study.shapes[s].parameters) for s in shapes}
+        return {shape: _against(recorded.get(shape), mark) for shape, mark in prints.items()}
 
     def _indexed(
         self, index: CaptureIndex | None, fingerprint: str
@@ -485,11 +477,12 @@ class _EvidenceReader:
         if current is None:
             return state, None, ""
         report = current.report
-        if report not in self.hashes:
-            self.hashes[report], self.kept[report] = store.report_sha256(self.folder, report)
-        if self.hashes[report] is None:
+        if report not in self.hashes:  # variants share reports
+            self.hashes[report] = store.report_sha256(self.folder, report)
+        sha256, _ = self.hashes[report]
+        if sha256 is None:
             return Status.MISSING, None, ""
-        if self.hashes[report] != current.sha256:
+        if sha256 != current.sha256:
             return Status.DAMAGED, None, f"{report} {store.EXCHANGED}"
         return state, current, ""
 
@@ -497,11 +490,6 @@ class _EvidenceReader:
         drawn, step = self._common(name).drawn, self.study.ladder.step(name)
         if step is None or step.parent is None or drawn is None or not drawn.names:
             return None
-        recorded = self._common(name).recorded
-        prints = {
-            shape: self.prints.at_shape(name, drawn.study.shapes[shape].parameters)
-            for shape in drawn.names
-        }
-        checks = {shape: _against(recorded.get(shape), mark)[1] for shape, mark in prints.items()}
+        checks = self._checks(name, self._common(name).recorded, drawn.study, drawn.names)
         first = self.shape(drawn.names[0], [step.parent, name], study=drawn.study)
-        return UnseenEvidence(checks, drawn.seed, first)
+        return UnseenEvidence({s: check for s, (_, check) in checks.items()}, drawn.seed, first)

@@ -22,7 +22,7 @@ from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Provenance, Timeline
-from workbench.judge.timelines import faults
+from workbench.judge.advice_rules import faults
 from workbench.render.chart.sm_rows import perfetto, timeline_chart
 from workbench.run import iket, machine
 from workbench.run.process import WorkerEnd
@@ -127,7 +127,7 @@ def test_a_planted_fault_is_named_and_nothing_else(tmp_path: Path, fault: str) -
     (named,) = faults(call(tmp_path, *launches))
     assert named.why.code == f"timeline.{fault}"
     assert named.change == change
-    assert named.share == pytest.approx(share, abs=0.006)
+    assert named.saved == pytest.approx(share, abs=0.006)
     assert sentence in named.why.message
 
 

@@ -27,7 +27,7 @@ from workbench.errors import (
     WorkbenchError,
     nearest,
 )
-from workbench.judge.timelines import faults
+from workbench.judge.advice_rules import faults
 from workbench.ncu import command as ncu
 from workbench.ncu.report_file import (
     SUFFIXES,
@@ -306,7 +306,7 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
             raise ToolFailed(f"{shown(command)} {failed}", hint=hint)
         launches = iket.last_of_each(output, ncu.quoted(end.output), kernel, TRACED)
     sides = {each.kernel: call_timeline([structs.replace(each, begin=0)]) for each in launches}
-    wrong = sorted(chain(*map(faults, sides.values())), key=lambda fault: -fault.share)
+    wrong = sorted(chain(*map(faults, sides.values())), key=lambda fault: -fault.saved)
     chart = timeline_chart("timeline", f"{shown(command)}; µs while traced", sides)
     trace = write_trace(Path(subject(command).stem), call_timeline(launches))
     path = trace.with_name(f"{trace.name.removesuffix(TRACE)}.svg")

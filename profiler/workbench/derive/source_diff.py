@@ -281,20 +281,26 @@ _PYTHON = re.compile(
 
 
 @dataclass(frozen=True)
-class SourceText:
-    """A source as lines. ``code`` is each line without comments and with single blanks."""
+class SourceRow:
+    """A line of one side, counted from 1, in ``function``; ``code`` is without comments and with
+    single blanks.
+    """
 
-    lines: tuple[str, ...]
-    code: tuple[str, ...]
+    line: int
+    text: str
+    cost: Cost
+    code: str = field(default="", repr=False)
+    function: str = field(default="", repr=False)
 
-    @cached_property
-    def keys(self) -> list[str]:
-        """The texts that lines are compared by: their code, or their text if there is no code."""
-        return [c or line.strip() for c, line in zip(self.code, self.lines, strict=True)]
+    @property
+    def key(self) -> str:
+        """The text that it is compared by: its code, or all of it if there is no code."""
+        return self.code or self.text.strip()
 
-    @cached_property
-    def meaningful(self) -> list[bool]:
-        return [bool(code) and not trivial(code) for code in self.code]
+    @property
+    def is_trivial(self) -> bool:
+        """Without code, or only braces and words like ``else``: such lines match anything."""
+        return _TRIVIAL.fullmatch(self.code) is not None
 
 
 def _without_comment(match: re.Match[str]) -> str:
@@ -312,22 +318,20 @@ def physical_lines(text: str) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
-def source(text: str, *, python: bool = False) -> SourceText:
-    """C, C++, CUDA, or Python with its docstrings taken for comments."""
+@lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
+def source(text: str, *, python: bool = False) -> Sequence[SourceRow]:
+    """C, C++, CUDA, or Python with its docstrings taken for comments; without costs."""
     lines = physical_lines(text)
-    plain = "\n".join(lines)
-    code = (_PYTHON if python else _C).sub(_without_comment, plain).split("\n")
-    return SourceText(tuple(lines), tuple(" ".join(line.split()) for line in code[: len(lines)]))
+    plain = (_PYTHON if python else _C).sub(_without_comment, "\n".join(lines)).split("\n")
+    code = [" ".join(line.split()) for line in plain[: len(lines)]]
+    rows = zip(lines, code, _functions(lines, code, python=python), strict=True)
+    return [SourceRow(number, line, Cost(), *more) for number, (line, *more) in enumerate(rows, 1)]
 
 
-def trivial(key: str) -> bool:
-    """Blank, or only braces and words like ``else``: such lines match anything."""
-    return _TRIVIAL.fullmatch(key) is not None
-
-
-def align(before: SourceText, after: SourceText) -> list[tuple[int, int]]:
+def align(before: Sequence[SourceRow], after: Sequence[SourceRow]) -> list[tuple[int, int]]:
     """Find lines that are the same but for comments and blanks, as rising pairs of indices."""
-    blocks = difflib.SequenceMatcher(None, before.keys, after.keys, autojunk=False)
+    keys = ([row.key for row in side] for side in (before, after))
+    blocks = difflib.SequenceMatcher(None, *keys, autojunk=False)
     pairs = [
         (block.a + k, block.b + k)
         for block in blocks.get_matching_blocks()
@@ -337,7 +341,7 @@ def align(before: SourceText, after: SourceText) -> list[tuple[int, int]]:
 
 
 def _without_loose(
-    pairs: list[tuple[int, int]], before: SourceText, after: SourceText
+    pairs: list[tuple[int, int]], before: Sequence[SourceRow], after: Sequence[SourceRow]
 ) -> list[tuple[int, int]]:
     """Drop runs of trivial lines that stand between changes on both of their ends."""
     runs: list[list[tuple[int, int]]] = []
@@ -346,10 +350,10 @@ def _without_loose(
             runs[-1].append((i, j))
         else:
             runs.append([(i, j)])
-    ends = (0, 0), (len(before.lines) - 1, len(after.lines) - 1)
+    ends = (0, 0), (len(before) - 1, len(after) - 1)
     kept = []
     for run in runs:
-        if run[0] == ends[0] or run[-1] == ends[1] or any(before.meaningful[i] for i, _ in run):
+        if run[0] == ends[0] or run[-1] == ends[1] or not all(before[i].is_trivial for i, _ in run):
             kept += run
     return kept
 
@@ -425,19 +429,6 @@ class ProfiledSource:
     why: str = ""
     skipped: str = ""
     capture: Capture | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class SourceRow:
-    """A line of one side, counted from 1, in ``function``; ``code`` is without comments and with
-    single blanks.
-    """
-
-    line: int
-    text: str
-    cost: Cost
-    code: str = field(default="", repr=False)
-    function: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -602,32 +593,21 @@ JOINED = 2  # hunks with so few unchanged lines between them are one
 
 def rows_of(side: ProfiledSource, file: str, *, python: bool) -> list[SourceRow]:
     """The lines of a file without the skipped function; none where the side has no such file."""
-    whole, names = _parsed(side.texts.get(file, ""), python)
     costs = side.costs or NO_COSTS
     if is_host(file) and not any(name == file for name, _ in costs.lines):
         costs = NO_COSTS
     return [
-        SourceRow(i, text, costs.of(file, i), code, name)
-        for i, (text, code, name) in enumerate(zip(whole.lines, whole.code, names, strict=True), 1)
-        if not name or name != side.skipped
+        SourceRow(row.line, row.text, costs.of(file, row.line), row.code, row.function)
+        for row in source(side.texts.get(file, ""), python=python)
+        if not row.function or row.function != side.skipped
     ]
-
-
-@lru_cache(maxsize=64)  # a step's sources are one side of its diff and of its children's
-def _parsed(text: str, python: bool) -> tuple[SourceText, list[str]]:
-    parsed = source(text, python=python)
-    return parsed, functions(parsed, python=python)
 
 
 def side_by_side(before: Sequence[SourceRow], after: Sequence[SourceRow]) -> Iterator[DiffRow]:
     """Every line of both, those that are the same in one row."""
-    texts = [
-        SourceText(tuple(row.text for row in rows), tuple(row.code for row in rows))
-        for rows in (before, after)
-    ]
     ends = (len(before), len(after))
     at_a = at_b = 0
-    for i, j in [*align(*texts), ends]:
+    for i, j in [*align(before, after), ends]:
         yield from _between(before[at_a:i], after[at_b:j])
         if (i, j) != ends:
             same = before[i].text == after[j].text
@@ -687,12 +667,12 @@ _QUALIFIER = re.compile(
 _PYTHON_NAME = re.compile(r"(?:async\s+)?(?:def|class)\s+(\w+)")
 
 
-def functions(text: SourceText, *, python: bool = False) -> list[str]:
+def _functions(lines: Sequence[str], codes: Sequence[str], *, python: bool) -> list[str]:
     """Name the function that each line belongs to; "" outside of any. As for git, it begins at a
     line that is not indented, and ends before the next one that is none of its own.
     """
     names, name, continued = [], "", False
-    for line, code in zip(text.lines, text.code, strict=True):
+    for line, code in zip(lines, codes, strict=True):
         begins = code and not line[:1].isspace() and not continued
         if python and begins and not code.startswith((")", "]", "}")):
             match = _PYTHON_NAME.match(code)
@@ -705,7 +685,7 @@ def functions(text: SourceText, *, python: bool = False) -> list[str]:
             name = ""
         continued = not python and line.endswith("\\")
     for number in reversed(range(0 if python else len(names) - 1)):  # a header of several lines
-        line, code = text.lines[number], text.code[number]
+        line, code = lines[number], codes[number]
         is_header = code and not line[:1].isspace() and not code.endswith((";", "}"))
         if is_header and not names[number] and not code.startswith("#"):
             names[number] = names[number + 1]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from workbench.derive.speedup import Time
 from workbench.derive.timeline import CallTimeline, LaunchTimeline
+from workbench.judge.advice_rules import faults
 from workbench.judge.findings import Finding, sentences
-from workbench.judge.timelines import faults
 from workbench.render import doc
 from workbench.render.numbers import factor, microseconds, number, percent
 
