@@ -20,8 +20,9 @@ from workbench.evidence.journal import Journal, known_between, load_journal
 from workbench.evidence.records import Build, CaptureIndex, Check, Timeline, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
-from workbench.ncu.captures import Reports
+from workbench.ncu.captures import LaunchTables, tables_of
 from workbench.ncu.catalog import catalog
+from workbench.ncu.reader import wanted_of
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import Ladder, Step, Study, Work, outcomes
 from workbench.study.params import UnseenShapes, unseen_shapes
@@ -183,16 +184,15 @@ def load(
 ) -> dict[str, ShapeEvidence]:
     """Evidence by shape, of the ``wanted`` variants at each (None: all that were measured there).
 
-    captures: Shapes at which captures are opened. from_tables: See ``Reports``.
+    captures: Shapes at which captures are opened. from_tables: If not, only from reports.
     samples: Without them only states are loaded: no timing, no front ends, no drawn shapes, nor, at
         shapes without ``captures``, the work of a call.
     prints: Of the study, read for another folder.
 
     Raises UsageError for a damaged file, and EnvironmentLacks for one that cannot be read.
     """
-    reports = Reports(from_tables=from_tables)
     prints = prints or Fingerprints(study)
-    reader = _EvidenceReader(study, folder, prints, reports, samples=samples)
+    reader = _EvidenceReader(study, folder, prints, samples=samples, from_tables=from_tables)
     return {
         shape: reader.shape(shape, names, captures=shape in captures)
         for shape, names in wanted.items()
@@ -219,7 +219,7 @@ def load_ladder(
     if timed is None:
         timed = outcomes(steps) if steps and not only else []
     judged = steps_shown(steps, only, shape) if only else steps
-    reader = _EvidenceReader(study, folder, Fingerprints(study), Reports(), sources=sources)
+    reader = _EvidenceReader(study, folder, Fingerprints(study), sources=sources)
     between, between_of = known_between(folder.gpu)
     journal = load_journal(folder)
     shapes = {
@@ -235,7 +235,7 @@ def load_ladder(
         default_shape=study.default_shape,
         shapes=shapes,
         ceilings=store.measured_ceilings(folder.gpu),
-        notes=(*reader.reports.notes, *journal.notes),
+        notes=(*reader.notes, *journal.notes),
         journal=journal,
         only=tuple(only),
         between=between,
@@ -334,10 +334,14 @@ class _EvidenceReader:
     study: Study
     folder: EvidenceFolder
     prints: Fingerprints
-    reports: Reports
     samples: bool = True
     sources: bool = False
+    from_tables: bool = True
     hashes: dict[str, tuple[str | None, bool]] = field(default_factory=dict)  # see report_sha256
+    launches: dict[str, LaunchTables] = field(default_factory=dict)  # by report
+    notes: dict[str, None] = field(
+        default_factory=dict
+    )  # what is wrong with a file and cost nothing
     common: dict[str, _Common] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -404,9 +408,7 @@ class _EvidenceReader:
         capture = None
         if opened and current:
             try:
-                capture = self.reports.capture(
-                    self.folder, current.report, current.sha256, current.range
-                )
+                capture = self._capture(current)
             except BadCapture as error:  # it costs the variant its capture alone
                 capture_state, damage = Status.DAMAGED, error.message
         kept = None if damage else current
@@ -461,6 +463,14 @@ class _EvidenceReader:
                 texts=source_texts(study, variant) if self.sources else {},
             )
         return self.common[name]
+
+    def _capture(self, index: CaptureIndex) -> Capture:
+        """Raises BadCapture for what cannot be read, or has no such launch."""
+        name, path = index.report, self.folder.reports / index.report
+        if name not in self.launches:
+            kept = self.folder.tables(name) if self.from_tables else None
+            self.launches[name] = tables_of(path, kept, index.sha256, self.notes.setdefault)
+        return Capture(path, tuple(wanted_of(self.launches[name], index.range, path)))
 
     def _checks(
         self, name: str, recorded: Mapping[str, Check], study: Study, shapes: Iterable[str]

@@ -330,8 +330,8 @@ def source(text: str, *, python: bool = False) -> Sequence[SourceRow]:
 
 def align(before: Sequence[SourceRow], after: Sequence[SourceRow]) -> list[tuple[int, int]]:
     """Find lines that are the same but for comments and blanks, as rising pairs of indices."""
-    keys = ([row.key for row in side] for side in (before, after))
-    blocks = difflib.SequenceMatcher(None, *keys, autojunk=False)
+    keys = [[row.key for row in side] for side in (before, after)]
+    blocks = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=False)
     pairs = [
         (block.a + k, block.b + k)
         for block in blocks.get_matching_blocks()

@@ -42,12 +42,7 @@ from workbench.judge.findings import (
     suffix,
 )
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
-from workbench.judge.times import (
-    ShapeTimes,
-    interference_of,
-    lost_time,
-    main_timing,
-)
+from workbench.judge.times import ShapeTimes, interference_of, lost_time, main_timing
 from workbench.load import (
     LadderEvidence,
     ShapeEvidence,
@@ -59,16 +54,7 @@ from workbench.ncu.capture import Launched
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.study.model import Ladder, Step, Work
-from workbench.words import (
-    ABSENT,
-    CheckResult,
-    GateState,
-    NodeKind,
-    Regime,
-    Status,
-    Verdict,
-    shown,
-)
+from workbench.words import ABSENT, CheckResult, GateState, NodeKind, Regime, Status, Verdict, shown
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"

@@ -12,14 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
-from workbench.derive.rooflines import (
-    DRAM,
-    L2,
-    Peaks,
-    Point,
-    peaks,
-    point,
-)
+from workbench.derive.rooflines import DRAM, L2, Peaks, Point, peaks, point
 from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, profiled, source_diff
 from workbench.derive.speedup import OverRecordings, Ratio, Time, over_recordings, smaller
 from workbench.derive.timeline import CallTimeline
@@ -33,13 +26,7 @@ from workbench.evidence.records import (
     Provenance,
     timing_name,
 )
-from workbench.judge.advice_rules import (
-    Advice,
-    Spot,
-    Tried,
-    advise,
-    subject,
-)
+from workbench.judge.advice_rules import Advice, Spot, Tried, advise, subject
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, finding, joined, suffix

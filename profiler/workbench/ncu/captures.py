@@ -1,8 +1,8 @@
-"""The captures that evidence names, opened once and kept, and the tables of a report's launches:
-with them the report is not decoded again, or not kept.
+"""The tables of a report's launches: with them the report is not decoded again, or not kept.
 
 ``ncu_report`` takes tens of milliseconds a launch, and as long again for its lines. Tables belong
-to one report, by its sha256. A metric that they lack is not collected.
+to one report, by its sha256. A metric that they lack is not collected. Their own checksum finds
+damage, and no forgery: whoever changes them can write it, too.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from workbench.errors import BadCapture, EnvironmentLacks, WorkbenchError
-from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder, digest_of
-from workbench.ncu.capture import Capture, Decoded, KeptTables, Tables, impossible
+from workbench.evidence.store import CONTENT, EXCHANGED, digest_of
+from workbench.ncu.capture import Decoded, KeptTables, Tables, impossible
 from workbench.ncu.disassembly import packed
-from workbench.ncu.reader import CUT, Wanted, launches, wanted_of
+from workbench.ncu.reader import CUT, launches
 from workbench.study.files import (
     compressed,
     contents,
@@ -67,11 +67,6 @@ def tables_of(
         with suppress(OSError, EnvironmentLacks):  # it only saves time
             write_bytes(kept, data)
     return tables
-
-
-def capture_of(every: LaunchTables, wanted: Wanted, report: Path) -> Capture:
-    """The wanted launches. Raises BadCapture where there is none."""
-    return Capture(report, tuple(wanted_of(every, wanted, report)))
 
 
 # By checksum: the shapes of a ladder share reports, and each is asked for on its own.
@@ -140,26 +135,3 @@ def _rows(tables: LaunchTables, report: Path) -> list[dict[str, object]]:
         raise
     except Exception as error:  # whatever ncu_report makes of bytes that are not ncu's
         raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
-
-
-class Reports:
-    """The launches of reports and captures made of them, each read when it is first asked for:
-    ``from_tables`` where these were kept. Their checksum finds damage, and no forgery: whoever
-    changes them can write it, too.
-    """
-
-    def __init__(self, *, from_tables: bool = True) -> None:
-        self.from_tables = from_tables
-        self.notes: dict[str, None] = {}  # what is wrong with a file and cost nothing
-        self._launches: dict[Path, LaunchTables] = {}
-        self._captures: dict[tuple[Path, Wanted], Capture] = {}
-
-    def capture(self, folder: EvidenceFolder, name: str, sha256: str, wanted: Wanted) -> Capture:
-        """Return the wanted launches of a report; again the same object. Raises BadCapture."""
-        path = folder.reports / name
-        if path not in self._launches:
-            kept = folder.tables(name) if self.from_tables else None
-            self._launches[path] = tables_of(path, kept, sha256, self.notes.setdefault)
-        if (path, wanted) not in self._captures:
-            self._captures[path, wanted] = capture_of(self._launches[path], wanted, path)
-        return self._captures[path, wanted]

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -45,16 +45,12 @@ def counted(action: Any, tables: Sequence[LineTable] = ()) -> Counted:
     return Counted(by_pc, Places(action, _addresses(action, by_pc), tables))
 
 
+@cache  # of over a thousand metrics
 def stall_metrics(action: Any) -> dict[str, str]:
     """Stall reason to the metric that counts its samples."""
-    return _stall_metrics(metric_names(action))
-
-
-@lru_cache(maxsize=16)  # launches of one report hold the same metrics, over a thousand
-def _stall_metrics(names: tuple[str, ...]) -> dict[str, str]:
     return {
         name.removeprefix(STALL_PREFIX): name
-        for name in names
+        for name in metric_names(action)
         if name.startswith(STALL_PREFIX) and not name.endswith("_not_issued")
     }
 
