@@ -20,7 +20,6 @@ label = "Threads of the grid"
 names = ["launch__thread_count"]
 unit = "thread"
 noise = "launch"
-meaning = "threads of all launches"
 """
 VERB = {
     "app/tally.py": '''"""How many variants a study has."""

@@ -85,9 +85,7 @@ def test_a_new_figure_is_not_collected_in_old_tables_and_rewrites_none(
     kept: Path, monkeypatch: Patch
 ) -> None:
     before = kept.read_bytes()
-    threads = FigureSpec(
-        "threads", "threads", ("launch__thread_count",), unit="", meaning="threads of the grid"
-    )
+    threads = FigureSpec("threads", "threads", ("launch__thread_count",), unit="")
     more = {**catalog(), threads.id: threads}
     for module in ("catalog", "capture"):
         monkeypatch.setattr(

@@ -18,7 +18,6 @@ class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: str
     names: tuple[str, ...]
     unit: str
-    meaning: str
     aggregate: str = "sum"
     per: tuple[str, ...] = ()
     scale: float = 1.0
@@ -33,7 +32,11 @@ class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def catalog() -> Mapping[str, FigureSpec]:
     """Return the figures by id."""
     entries = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
-    return {name: msgspec.convert({"id": name, **entries[name]}, FigureSpec) for name in entries}
+    kinds: dict[str, dict[str, object]] = {"": {}, **entries.pop("kind")}
+    return {
+        name: msgspec.convert({"id": name, **kinds[entry.pop("kind", "")], **entry}, FigureSpec)
+        for name, entry in entries.items()
+    }
 
 
 STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"
