@@ -66,12 +66,11 @@ def test_rules_are_ranked_by_ncu_s_estimates_where_they_bind() -> None:
     )
     file, reason = "/workbench/kernels/s/a.cu", "long_scoreboard"
     lines = lines_of((file, 3, reason, 10.0), (file, 7, reason, 30.0))
-    order = bottlenecks(rules, lines, found, {}, top=4)
+    order = bottlenecks(rules, lines, found, {})
     assert [b.rule for b in order] == [
         "MemoryCacheAccessPattern",
         "CPIStall",
-        "HighPipeUtilization",
-        "TheoreticalOccupancy",
+        "HighPipeUtilization",  # and not the limit on occupancy, which does not bind
     ]
     assert order[1].hot_line is not None
     assert (order[1].hot_line.line, order[1].hot_line.share) == (7, 0.75)

@@ -190,7 +190,6 @@ def test_the_factors_are_ncus_own_counters(shape: str, variant: str) -> None:
     # All that is left is what was issued more than once: 1.51 % at most, of a kernel of 4 µs.
     assert found.product == pytest.approx(found.seconds * executed / issued, rel=1e-4)
     assert 0 <= 1 - executed / issued < 0.0152
-    assert found.launches == len(actions)
 
 
 @pytest.mark.parametrize(("shape", "variant"), CAPTURES)

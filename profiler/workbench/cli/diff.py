@@ -32,8 +32,8 @@ from workbench.derive.code_diff import (
     CodeRow,
     KindCount,
     summary,
-    summed,
 )
+from workbench.derive.figures import summed
 from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError

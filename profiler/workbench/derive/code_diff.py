@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from enum import StrEnum
@@ -25,7 +25,7 @@ from functools import cached_property
 from itertools import accumulate, chain, groupby, pairwise, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from workbench.derive.figures import added, totals
+from workbench.derive.figures import summed, totals
 from workbench.derive.source_diff import InstructionCost, Listing
 from workbench.ncu.disassembly import kind_of
 from workbench.words import grouped
@@ -229,11 +229,6 @@ def sizes_and_summary(before: Mapping[str, int], after: Mapping[str, int]) -> st
     """``1,070 → 716 instructions: 5 UTMALDG in place of 19 LDG; 145 fewer IMAD``."""
     sizes = f"{sum(before.values()):,} → {sum(after.values()):,} instructions"
     return f"{sizes}: {summary(before, after) or 'as many of each kind'}"
-
-
-def summed(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return added(numbers) if numbers else None
 
 
 def machine_code_diff(before: Listing, after: Listing, *names: str) -> CodeDiff:

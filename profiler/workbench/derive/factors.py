@@ -81,7 +81,6 @@ class DurationParts:
     active: float
     clock: float
     seconds: float
-    launches: int
     balance: float | None = None
     busiest: float | None = None
 
@@ -154,7 +153,6 @@ def duration_parts(metrics: ColumnTable) -> DurationParts | None:
         active=active / elapsed,
         clock=elapsed / seconds,
         seconds=seconds,
-        launches=len(launches),
         balance=active / busiest if split else None,
         busiest=busiest / elapsed if split else None,
     )

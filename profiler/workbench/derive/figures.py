@@ -39,6 +39,12 @@ def added(values: Iterable[float]) -> float:
     return reduce(add, values, 0)
 
 
+def summed(values: Iterable[float | None]) -> float | None:
+    """The sum of what was collected; None where nothing was."""
+    numbers = [value for value in values if value is not None]
+    return added(numbers) if numbers else None
+
+
 def totals(parts: Iterable[tuple[K, float]]) -> dict[K, float]:
     """The sum of each key's values, in the order in which the keys first come."""
     sums: dict[K, float] = {}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.derive.figures import added
+from workbench.derive.figures import added, summed
 from workbench.ncu.report_file import Launch
 from workbench.words import grouped
 
@@ -40,8 +40,7 @@ class LaunchGroup:
     @property
     def microseconds(self) -> float | None:
         """The time of all timed launches together; None where none was timed."""
-        times = [x.microseconds for x in self.launches if x.microseconds is not None]
-        return added(times) if times else None
+        return summed(launch.microseconds for launch in self.launches)
 
     @property
     def rank(self) -> tuple[float, int]:

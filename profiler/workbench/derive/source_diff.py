@@ -30,7 +30,7 @@ from itertools import groupby
 from pathlib import PurePath
 from types import MappingProxyType
 
-from workbench.derive.figures import DURATION, ISSUING, added, totals
+from workbench.derive.figures import DURATION, ISSUING, added, summed, totals
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.disassembly import Code, kinds_of
 from workbench.words import LineKind, grouped, shown
@@ -81,13 +81,8 @@ NUMBERS = ("samples", "share", "microseconds", *COUNTERS)
 
 def add(costs: Iterable[Cost]) -> Cost:
     """The sum; None where no part was collected. An empty sum is not collected."""
-    sums: dict[str, float | None] = dict.fromkeys(NUMBERS)
     every = list(costs)
-    for cost in every:
-        for name in NUMBERS:
-            amount = getattr(cost, name)
-            if amount is not None:
-                sums[name] = (sums[name] or 0.0) + amount
+    sums = {name: summed(getattr(cost, name) for cost in every) for name in NUMBERS}
     stalls = totals(item for cost in every for item in cost.stalls.items())
     return Cost(**sums, stalls=MappingProxyType(stalls))
 

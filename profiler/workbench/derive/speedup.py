@@ -125,13 +125,8 @@ def over_sessions(logarithms: Sequence[float], *, again: bool = False) -> Interv
         return Interval(math.exp(middle), None, None, sessions, level)
     quantile = quantile_of(T_995 if again else T_975, sessions - 1)
     width = quantile * _deviation(tuple(logarithms)) / math.sqrt(sessions)
-    return Interval(
-        value=math.exp(middle),
-        low=math.exp(middle - width),
-        high=math.exp(middle + width),
-        sessions=sessions,
-        level=level,
-    )
+    ends = math.exp(middle - width), math.exp(middle + width)
+    return Interval(math.exp(middle), *ends, sessions, level)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -515,12 +515,17 @@ class Timing(Record, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         return tuple(session for session in self.sessions if not session.alone)
 
     @cached_property
-    def first_planned(self) -> int:
-        """The planned number of sessions; if not recorded, how many sessions hold every variant."""
+    def fewest(self) -> int:
+        """How many sessions hold every variant."""
         held = Counter(
             name for one in self.together for name in {series.variant for series in one.series}
         )
-        return self.planned or min(held.values(), default=0)
+        return min(held.values(), default=0)
+
+    @property
+    def first_planned(self) -> int:
+        """The planned number of sessions; if not recorded, how many hold every variant."""
+        return self.planned or self.fewest
 
     @property
     def is_complete(self) -> bool:

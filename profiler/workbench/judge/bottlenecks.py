@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -154,7 +153,6 @@ def bottlenecks(
     lines: ColumnTable,
     figures: Mapping[str, Figure],
     kernel_shares: Mapping[str, float],
-    top: int = TOP,
     levels: Mapping[str, float] = MappingProxyType({}),
 ) -> list[Bottleneck]:
     """Near roofs, then rules, each once per kernel: those with an estimate first, then those that
@@ -171,11 +169,11 @@ def bottlenecks(
         first.setdefault((rule.name, rule.kernel), rule)
     limits = near_roofs(lines, figures, levels)
     if not first:
-        return [*limits, *islice(top_stalls(lines, figures), top)][:top]
-    ranked = list(first.values())[: max(0, top - len(limits))]
+        return [*limits, *top_stalls(lines, figures)][:TOP]
+    ranked = list(first.values())[: max(0, TOP - len(limits))]
     shares = (kernel_shares.get(rule.kernel, 1.0) for rule in ranked)
     limits += [_bottleneck(*pair, lines, figures) for pair in zip(ranked, shares, strict=True)]
-    return limits[:top]
+    return limits[:TOP]
 
 
 def bottlenecks_of(capture: Capture, figures: Mapping[str, Figure]) -> tuple[Bottleneck, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from statistics import geometric_mean, median
 
 import msgspec
@@ -1005,11 +1005,15 @@ class View:
         return self.evidence.variants[name]
 
     def figure(self, variant: str | None, name: str) -> Figure | None:
-        """``time`` is the chained time; all else is from a capture made here: it was measured."""
+        """``time`` is the chained time; all else is from a capture made here: it was measured. What
+        failed has no figures, whatever is recorded.
+        """
         if variant is None:
             return None
+        evidence = self.variant(variant)
+        if standing(evidence, self.shape)[0] == Status.FAILED:
+            return None
         if name != TIME:
-            evidence = self.variant(variant)
             return evidence.figures.get(name) if evidence.was_profiled else None
         time = self.times.time(variant)
         label, unit = figure_label(TIME)
@@ -1066,12 +1070,11 @@ def judge_step(views: Views, view: View, step: Step) -> Judgement:
     unsupported = problem and problem.values.get("status") == CheckResult.UNSUPPORTED.value
     if unsupported and ruling != Verdict.BASELINE and not elsewhere:
         ruling = None  # not supporting a shape is no fault
-    predicted, journal = partial(_predicted_figure, deciding), view.whole.journal
     return Judgement(
         verdict=ruling,
         gates=gates,
         deciding_speedup=over_parent,
-        predictions=judge_predictions(step, predicted, journal),
+        predictions=judge_predictions(step, deciding.figure, view.whole.journal),
         shapes_dropped=_unsupported(deciding, step)[0],
         judged_at=elsewhere,
         against_parent=comparison,
@@ -1175,13 +1178,6 @@ def _unsupported(view: View, step: Step) -> tuple[tuple[str, ...], tuple[str, ..
         and view.ladder.is_measured_at(name, step.parent)
     )
     return tuple(name for name in refused if name in supported), tuple(unknown)
-
-
-def _predicted_figure(view: View, variant: str | None, name: str) -> Figure | None:
-    """A figure that a prediction names. What failed has no figures, whatever is recorded."""
-    if variant is None or standing(view.variant(variant), view.shape)[0] == Status.FAILED:
-        return None
-    return view.figure(variant, name)
 
 
 def case_of(view: View, variant: str, beside: str | None = None) -> Case:

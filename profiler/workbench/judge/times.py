@@ -5,7 +5,6 @@ sessions: A/A controls, references alone, clocks. Pure.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
@@ -339,10 +338,8 @@ def across_shapes(
     return AcrossShapes(variant, tuple(filter(None, results)))
 
 
-def at_shape(
-    times: ShapeTimes, references: Iterable[str], variant: str, beside: str = ""
-) -> AtShape | None:
-    """``beside`` is whose timing a time is of, where it is not that of the fastest reference."""
+def at_shape(times: ShapeTimes, references: Iterable[str], variant: str) -> AtShape | None:
+    """None where its present sources were not timed there, or are not correct."""
     evidence = times.evidence
     time, work, recorded = times.time(variant), evidence.work, evidence.variants.get(variant)
     if time is None or work is None or recorded is None or not recorded.correct:
@@ -351,7 +348,7 @@ def at_shape(
     fastest, over = times.least(others, variant)
     check = recorded.checks.get(evidence.shape)
     error = check.times_reference if check else None
-    time = times.time(variant, beside=beside or fastest) or time
+    time = times.time(variant, beside=fastest) or time
     seconds = time.value * 1e-6
     return AtShape(
         shape=evidence.shape,
@@ -540,12 +537,9 @@ def timing_facts(
         for series in s.series
         if series.regime == Regime.CHAINED
     ]
-    held = Counter(
-        v for s in timing.timing.together for v in {series.variant for series in s.series}
-    )
     return TimingFacts(
         file=timing.file,
-        sessions=min(held.values(), default=0),
+        sessions=timing.timing.fewest,
         most=len(timing.timing.together),
         instances=max((session.instances for session in timing.timing.together), default=0),
         rounds=max((len(series.microseconds) for series in every), default=0),
