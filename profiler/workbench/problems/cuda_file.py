@@ -22,11 +22,11 @@ from workbench.problems.c_signature import (
     require_fit,
 )
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
-from workbench.problems.python_function import made_text
 from workbench.problems.user_files import (
     COMPILE,
     Made,
     gathered,
+    made_text,
     read_input,
     read_launch,
     read_output,

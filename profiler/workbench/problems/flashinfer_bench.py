@@ -8,6 +8,7 @@ themselves where they stand beside the definition, or as in the data set.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,7 +25,7 @@ from workbench.problems.problem import (
     largest,
     require,
 )
-from workbench.problems.user_files import DTYPES, Versus, literal, study_name, with_references
+from workbench.problems.user_files import DTYPES, literal, study_name, with_references
 from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
 
@@ -115,19 +116,19 @@ def read_flashinfer_bench(request: Request) -> Problem:
     reference_file = f"{study_name(data.name)}_reference.py"
     files |= {reference_file: f"{data.reference.rstrip()}\n".encode()}
     names = literal(list(outputs))
-    reference = Versus(
+    reference = calling(
         f"the reference of {data.name}",
         f'_reference = given.File(__file__, "{reference_file}")',
         f"given.by_name(given.call(_reference.run, given.read(inputs)), {names})",
         "definition",
     )
-    tried, written = calling(reference.called, reference.loads, reference.expression), {}
+    tried, written = replace(reference, name="baseline"), {}
     if solution is not None:
         tried = _baseline(solution, list(outputs))
         files |= {source.path: source.content.encode() for source in solution.sources}
         written = outputs if solution.spec.destination_passing_style else {}
     call = reference.expression.replace("_reference.run", "given.compiled(_reference.run)")
-    compiled = Versus("torch.compile of the reference", reference.loads, call)
+    compiled = calling("torch.compile of the reference", reference.loads, call, name="")
     shown = f"with the solution {solution.name}" if solution else "without a solution"
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}, {len(shapes)} workloads, {shown}",

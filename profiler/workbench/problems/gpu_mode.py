@@ -15,7 +15,6 @@ from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
 from workbench.problems.user_files import (
-    Versus,
     functions,
     literal,
     parsed,
@@ -71,7 +70,7 @@ def read_gpu_mode(request: Request) -> Problem:
     require_defined(folder / sources[REFERENCE], (GENERATE, CHECK, KERNEL), hint)
     require_defined(submission, [ENTRY], f"a submission is a function {ENTRY}(data)")
     names = literal(_unpacked(reference))
-    reference_call = Versus(
+    reference_call = calling(
         f"{REFERENCE}:{KERNEL}",
         f'_reference = given.File(__file__, "{REFERENCE}")',
         f"given.call(_reference.{KERNEL}, inputs, data=True)",

@@ -14,10 +14,15 @@ from workbench import bounds
 from workbench.cuda.programs import Item, items, masked
 from workbench.errors import UsageError, unknown
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
-from workbench.problems.challenge import FILE, USUAL, challenge_of
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
-from workbench.problems.python_function import made_text
-from workbench.problems.user_files import gathered, literal, read_input, with_references
+from workbench.problems.python_function import CHALLENGE, USUAL, challenge_of
+from workbench.problems.user_files import (
+    gathered,
+    literal,
+    made_text,
+    read_input,
+    with_references,
+)
 from workbench.study.files import readable_text, require_readable
 
 ALLOCATES = re.compile(r"\bcuda(?:Malloc|Free)(?!\w*Async)\w*\s*\(")
@@ -70,7 +75,7 @@ def read_host_function(request: Request) -> Problem:
     else:
         if missing := [name for name in names if name not in by_name]:
             raise UsageError(
-                f"{path.name} has no {FILE} beside it, and no --input gives "
+                f"{path.name} has no {CHALLENGE} beside it, and no --input gives "
                 f"{', '.join(missing)} of {function}()",
                 hint=as_options(function, wanted, ""),
             )

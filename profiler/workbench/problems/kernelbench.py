@@ -11,7 +11,6 @@ from workbench.errors import UsageError
 from workbench.problems.problem import Format, Problem, Request, calling, require
 from workbench.problems.python_function import called_of
 from workbench.problems.user_files import (
-    Versus,
     classes,
     functions,
     gathered,
@@ -57,8 +56,9 @@ def read_kernelbench(request: Request) -> Problem:
         solution, loads = path, f"_model = given.Network(\n    {load}, {load}\n)"
     tried, name = (solution.name, NEW) if solution else (path.name, MODEL)
     call = "_model(inputs)"
-    eager = Versus(f"{path.name}:{MODEL}", model, call, "eager")
-    compiled = Versus(f"torch.compile of {MODEL}", f"{model[:-1]}, compiled=True)", call)
+    eager = calling(f"{path.name}:{MODEL}", model, call, "eager")
+    loads_compiled = f"{model[:-1]}, compiled=True)"
+    compiled = calling(f"torch.compile of {MODEL}", loads_compiled, call, name="")
     alone = f"without {NEW}: its {MODEL} is tried"
     names = parameters(called_of(classes(tree)[MODEL])[0])
     problem = Problem(

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from workbench import bounds
-from workbench.errors import UsageError, unknown
+from workbench.errors import UsageError
 from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
-from workbench.problems.python_function import made_text
-from workbench.problems.user_files import read_input, with_references
+from workbench.problems.user_files import made_text, one_of, read_input, with_references
 from workbench.study.files import require_readable
 
 EXPORTED = re.compile(rb"\0__tvm_ffi_(?!_)(\w+)(?=\0)")
@@ -26,14 +25,7 @@ def functions_of(path: Path) -> list[str]:
 def read_library(request: Request) -> Problem:
     """Raises UsageError where the function, its inputs or a reference is not named."""
     path, names = request.source, functions_of(request.source)
-    function = request.function or names[0]
-    if function not in names:
-        raise unknown(f"function of {path.name}", function, names)
-    if len(names) > 1 and not request.function:
-        raise UsageError(
-            f"{path.name} has several functions: {', '.join(names)}",
-            hint=f"name one: {path.name}:{names[0]}",
-        )
+    function = one_of(path, "function", names, request.function)
     made = [read_input(text) for text in request.inputs]
     if not made or not request.versus:
         raise UsageError(

@@ -21,14 +21,14 @@ from workbench.problems.given import ranges_of
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, largest
 from workbench.problems.user_files import (
     DTYPES,
-    Versus,
     functions,
+    gathered,
     is_plain,
     literal,
+    one_of,
     parsed,
     read_input,
     study_name,
-    together,
     with_references,
 )
 from workbench.study.python_kernels import decorators, marked, parameters
@@ -50,7 +50,8 @@ def read_nsight_python(request: Request) -> Problem:
     """Raises UsageError for a function without a range or a configuration."""
     path = request.source
     tree = parsed(path)
-    node = _pick(request, path, tree)
+    decorated = {n: node for n, node in functions(tree).items() if marked(node, *KERNEL)}
+    node = decorated[one_of(path, "nsight-python function", decorated, request.function)]
     ranges = list(ranges_of(tree, node))
     if not ranges:
         raise UsageError(
@@ -64,15 +65,16 @@ def read_nsight_python(request: Request) -> Problem:
         raise unknown(f"range of {node.name}()", request.range, ranges)
     tried = request.range or [name for name in ranges if name != first or len(ranges) == 1][-1]
     others = sorted((n for n in ranges if n != tried), key=lambda name: name != first)
-    load = f'{FILE} = given.Annotated(__file__, "{path.name}", "{node.name}")'
+    inside, files = gathered(path)
+    load = f'{FILE} = given.Annotated(__file__, "{inside}", "{node.name}")'
     calls = {name: f"{FILE}.range({literal(name)}, inputs)" for name in ranges}
-    ranges_too = [Versus(n, load, calls[n], study_name(f"{n}_range")) for n in others]
+    ranges_too = [calling(n, load, calls[n], study_name(f"{n}_range")) for n in others]
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {node.name}({', '.join(parameters(node))}), "
         f"{len(shapes)} configurations, ranges {', '.join(ranges)}",
         name=node.name,
         title=f"{tried} of {path.name}:{node.name}",
-        files=together(path),
+        files=files,
         shapes=shapes,
         default_shape=default_shape,
         loads=load,
@@ -83,20 +85,6 @@ def read_nsight_python(request: Request) -> Problem:
         ranges=bool(ranges_too),
     )
     return with_references(problem, request, ranges_too)
-
-
-def _pick(request: Request, path: Path, tree: ast.Module) -> ast.FunctionDef:
-    decorated = {n: node for n, node in functions(tree).items() if marked(node, *KERNEL)}
-    if request.function:
-        if request.function not in decorated:
-            raise unknown(f"function for nsight-python in {path.name}", request.function, decorated)
-        return decorated[request.function]
-    if len(decorated) > 1:
-        raise UsageError(
-            f"{path.name} has several functions for nsight-python: {', '.join(decorated)}",
-            hint=f"name one: {path.name}:{next(iter(decorated))}",
-        )
-    return next(iter(decorated.values()))
 
 
 def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:

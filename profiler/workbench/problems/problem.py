@@ -20,17 +20,26 @@ DEFAULT_SHAPE = "given"
 
 @dataclass(frozen=True)
 class Module:
-    """A variant to be written: the text of its module. ``called`` is the user's own name of it."""
+    """A variant to be written: the text of its module. ``called`` is the user's own name of it.
+
+    ``loads`` and ``expression`` are what ``calling`` made the text of. A reference may have no
+    ``name``: it gets one after what it is called. It brings ``files`` along, and the expression of
+    its inputs is ``made``, where it gives them.
+    """
 
     name: str
     called: str
     text: str
+    loads: str = ""
+    expression: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    made: str = ""
 
 
 def calling(called: str, loads: str, expression: str, name: str = "baseline") -> Module:
     """``loads`` are lines of the module, ``expression`` the call of the dict ``inputs`` then."""
     text = f"{loads}\n\n\ndef run(**inputs):\n    return {expression}\n"
-    return Module(name, called, text)
+    return Module(name, called, text, loads, expression)
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,27 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
-from workbench.problems.challenge import USUAL, challenge_of
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
+from workbench.problems.problem import (
+    DEFAULT_SHAPE,
+    Format,
+    GivenShape,
+    Module,
+    Problem,
+    Request,
+    calling,
+)
 from workbench.problems.user_files import (
-    Made,
-    Versus,
     bound,
     classes,
     functions,
     gathered,
     literal,
+    made_text,
     parsed,
     plain_value,
     read_input,
@@ -47,6 +54,13 @@ from workbench.words import Parameter
 INPUTS, REFERENCE = "inputs", "reference"
 NOT_TRIED = (INPUTS, REFERENCE, "main", "test")
 FILE = "_given"
+USUAL = ("solve", "solution")  # of LeetGPU and of Tensara
+CHALLENGE, CHALLENGE_BASE = "challenge.py", "core/challenge_base.py"  # of LeetGPU
+STAND_IN = b"""class ChallengeBase:
+    def __init__(self, *arguments, device="cuda", **keywords):
+        self.device = device
+        vars(self).update(keywords)
+"""
 LOADING = ("load_inline", "load_module", "load", "build")  # of torch and tvm-ffi
 WITH_TORCH = ("triton",)  # a part of torch's builds for a GPU
 MEASURING = ("test", "bench", "main", "profile", "verify")  # begins what measures a function
@@ -132,12 +146,9 @@ def _read(request: Request) -> Problem:
         target += ".__call__"  # which can be hashed
     call = f"given.call({target}, inputs)"
     call_compiled = f"given.call(given.compiled({target}), inputs)"
-    compiled = Versus(f"torch.compile of {function}", load, call_compiled)
-    theirs = Versus(
-        f"{path.name}:{REFERENCE}",
-        f"_versus = {file}",
-        f"given.call(_versus.{REFERENCE}, inputs, some=True)",
-    )
+    compiled = calling(f"torch.compile of {function}", load, call_compiled, name="")
+    call_reference = f"given.call(_versus.{REFERENCE}, inputs, some=True)"
+    theirs = calling(f"{path.name}:{REFERENCE}", f"_versus = {file}", call_reference, name="")
     has_own = REFERENCE in functions(tree) and not request.versus
     drawn = ", ".join(f"{name}=shape[{literal(name)}]" for name in defaults)
     drawn = f"given.named({FILE}.{INPUTS}({drawn}), {literal(names)})" if has_inputs else "{}"
@@ -335,6 +346,32 @@ def require_inputs(
         )
 
 
+def challenge_of(
+    solution: Path, names: Sequence[str], outputs: Sequence[str] = ()
+) -> Module | None:
+    """The reference, with inputs, that LeetGPU's ``challenge.py`` beside a solution has: a class.
+    It is of a function with these parameters, of which ``outputs`` are written.
+
+    None where there is no such file. Raises UsageError for one without a class that gives tests.
+    """
+    path = solution.with_name(CHALLENGE)
+    if not path.is_file():
+        return None
+    nodes = classes(parsed(path)).items()
+    by_name = {name: {getattr(line, "name", "") for line in node.body} for name, node in nodes}
+    task = next((name for name, inside in by_name.items() if "reference_impl" in inside), None)
+    if task is None:
+        hint = "give the inputs with --input and the reference with --vs"
+        raise UsageError(f"{path} has no class with reference_impl()", hint=hint)
+    base = next((p / CHALLENGE_BASE for p in path.parents if (p / CHALLENGE_BASE).is_file()), None)
+    stand_in = {CHALLENGE_BASE: base.read_bytes() if base else STAND_IN, "core/__init__.py": b""}
+    inside, files = gathered(path)
+    load = f'_challenge = given.Challenge(given.File(__file__, "{inside}"), "{task}")'
+    made = f"_challenge.inputs({literal(names)}, {literal(outputs)}, generator)"
+    module = calling(f"{CHALLENGE}:{task}", load, "_challenge(inputs)", name="")
+    return replace(module, files=files | stand_in, made=made)
+
+
 def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
     """Read the shape from the defaults of ``inputs(rows=4096)``."""
     names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
@@ -346,17 +383,6 @@ def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
             hint="such as def inputs(rows=4096): the defaults are the shape that is tried",
         )
     return shape
-
-
-def made_text(made: Sequence[Made]) -> str:
-    """Write the inputs of ``--input`` as a dict: tensors made of the shape, values as they are."""
-    parts = [
-        f"{literal(item.name)}: given.made(shape[{literal(item.name)}], generator)"
-        if item.call
-        else f"{literal(item.name)}: {None if item.is_none else f'shape[{literal(item.name)}]'}"
-        for item in made
-    ]
-    return f"{{{', '.join(parts)}}}"
 
 
 FORMAT = Format(

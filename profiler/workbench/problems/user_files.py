@@ -10,13 +10,13 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from workbench import bounds
-from workbench.errors import EnvironmentLacks, UsageError, nearest
-from workbench.problems.problem import STUDY_FILE, Problem, Request, calling, require, split
+from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.problems.problem import STUDY_FILE, Module, Problem, Request, calling, require, split
 from workbench.study.files import no_file, read_text, readable_text, require_readable, stands
 from workbench.study.front_ends import how_to_install
 from workbench.study.python_kernels import imports_of
@@ -250,40 +250,39 @@ def dotted(path: Path) -> str:
 
 
 def gathered(path: Path) -> tuple[str, dict[str, bytes]]:
-    """The name of a file among those that come along, and these: see ``together``.
+    """The name of a file among those that come along, and these: see ``_together``.
 
     A file with relative imports, or with imports from its own package, comes as a part of that
     package. An ``__init__.py`` that none of them imports a name from comes empty. A source of C++
     comes with what it includes from the folders above its own.
     """
+    folder = path.parent
     if path.suffix != ".py":
         included = _INCLUDE.findall(readable_text(path))
         levels = max((n.count("../") for n in included if n.startswith("../")), default=0)
-        root = path.parents[min(levels, len(path.parents) - 1)]
-        return path.relative_to(root).as_posix(), together(path, root)
-    imports = list(imports_of(ast.walk(parsed(path))))
-    levels = max((level for level, _, _ in imports), default=0)
-    root = package_root(path)
-    package = path.relative_to(root).parts[0]
-    if not levels and not any(module.partition(".")[0] == package for _, module, _ in imports):
-        return path.name, together(path)
-    if len(path.relative_to(root).parts) <= levels:
-        root = path.parents[levels]
-    files = together(path, root)
-    for name in list(files):
-        for folder in list(Path(name).parents)[:-1]:
-            files.setdefault(f"{folder.as_posix()}/{INIT}", b"")
-    return path.relative_to(root).as_posix(), files
+        folder = path.parents[min(levels, len(path.parents) - 1)]
+    else:
+        imports = list(imports_of(ast.walk(parsed(path))))
+        levels = max((level for level, _, _ in imports), default=0)
+        root = package_root(path)
+        inside = path.relative_to(root).parts
+        if levels or any(module.partition(".")[0] == inside[0] for _, module, _ in imports):
+            folder = root if levels < len(inside) else path.parents[levels]
+    files = _together(path, folder)
+    if path.suffix == ".py" and folder != path.parent:
+        for name in list(files):
+            for package in list(Path(name).parents)[:-1]:
+                files.setdefault(f"{package.as_posix()}/{INIT}", b"")
+    return path.relative_to(folder).as_posix(), files
 
 
-def together(path: Path, top: Path | None = None) -> dict[str, bytes]:
-    """The file and, through what they import, include or name in a string, those beside it.
+def _together(path: Path, folder: Path) -> dict[str, bytes]:
+    """The file and, through what they import, include or name in a string, those below a folder.
 
-    By their names below ``top``, the folder of the first one. A header of another folder comes
-    under the name that it is included by, and C++ without what is not UTF-8 in it. Raises
-    UsageError for a name that a study needs for itself.
+    By their names there. A header of another folder comes under the name that it is included by,
+    and C++ without what is not UTF-8 in it. Raises UsageError for a name that a study needs for
+    itself.
     """
-    folder = top or path.parent
     contents: dict[str, bytes] = {}
     queue = [path.relative_to(folder).as_posix()]
     while queue:
@@ -358,6 +357,17 @@ def _named(file: Path, top: Path, name: str) -> Iterator[str]:
                 yield f"{base}/{INIT}"
 
 
+def made_text(made: Sequence[Made]) -> str:
+    """Write the inputs of ``--input`` as a dict: tensors made of the shape, values as they are."""
+    parts = [
+        f"{literal(item.name)}: given.made(shape[{literal(item.name)}], generator)"
+        if item.call
+        else f"{literal(item.name)}: {None if item.is_none else f'shape[{literal(item.name)}]'}"
+        for item in made
+    ]
+    return f"{{{', '.join(parts)}}}"
+
+
 def study_name(text: str) -> str:
     """A name that a folder and a table can have."""
     return folder_name([re.sub(r"[^\w]+", "_", text).strip("_").lower() or "kernel"])
@@ -371,6 +381,19 @@ def require_defined(path: Path, names: Iterable[str], hint: str) -> None:
     """Raises UsageError for a name that the top of a file does not bind."""
     if missing := [name for name in names if name not in bound(parsed(path))]:
         raise UsageError(f"{path.name} defines no {missing[0]}", hint=hint)
+
+
+def one_of(path: Path, kind: str, names: Collection[str], wanted: str = "") -> str:
+    """The one of the names that is ``wanted``, else the only one. Raises UsageError."""
+    if wanted and wanted not in names:
+        raise unknown(f"{kind} of {path.name}", wanted, names)
+    first = next(iter(names))
+    if not wanted and len(names) > 1:
+        raise UsageError(
+            f"{path.name} has several {kind}s: {', '.join(names)}",
+            hint=f"name one: {path.name}:{first}",
+        )
+    return wanted or first
 
 
 def classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
@@ -391,26 +414,11 @@ def bound(tree: ast.Module) -> set[str]:
 COMPILE = "compile"  # torch.compile of the format's own reference, or of what is tried
 
 
-@dataclass(frozen=True)
-class Versus:
-    """``called`` is how a reader knows it; ``loads`` are lines of a module that calls it, and
-    ``expression`` the call of the dict ``inputs`` then. ``name``: of the module, "" for one after
-    what it is called. ``made`` is the expression of its inputs, where it gives them.
-    """
-
-    called: str
-    loads: str
-    expression: str
-    name: str = ""
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    made: str = ""
-
-
 def with_references(
     problem: Problem,
     request: Request,
-    theirs: Sequence[Versus] = (),
-    compiled: Versus | None = None,
+    theirs: Sequence[Module] = (),
+    compiled: Module | None = None,
 ) -> Problem:
     """Add the variants of what ``--vs`` names, and of ``theirs``, the references of the format;
     ``compiled`` is what ``--vs compile`` means. The first one is the reference of a problem that
@@ -420,8 +428,8 @@ def with_references(
     """
     references, files = list(theirs), dict(problem.files)
     if request.versus:
-        named = compiled if request.versus == COMPILE else None
-        references.insert(0, named or find_versus(request))
+        is_compiled = request.versus == COMPILE
+        references.insert(0, compiled if is_compiled and compiled else find_versus(request))
     for reference in references:
         for name in reference.files.keys() & files.keys():
             if reference.files[name] not in (files[name], b"") and files[name]:
@@ -430,11 +438,8 @@ def with_references(
                     hint=f"copy one of them to another name than {Path(name).name}",
                 )
         files |= {n: data for n, data in reference.files.items() if data or n not in files}
-    modules = tuple(
-        calling(one.called, one.loads, one.expression, one.name or variant_name(one.called, files))
-        for one in references
-    )
-    problem = replace(problem, files=files, references=modules)
+    named = (replace(r, name=r.name or variant_name(r.called, files)) for r in references)
+    problem = replace(problem, files=files, references=tuple(named))
     if problem.against or not references or (problem.ranges and not request.versus):
         return problem
     first = references[0]
@@ -445,7 +450,7 @@ def with_references(
     return replace(problem, against=first.called)
 
 
-def find_versus(request: Request) -> Versus:
+def find_versus(request: Request) -> Module:
     """Raises UsageError for what names nothing, EnvironmentLacks for a package that is missing. A
     file beside the problem's needs no path.
     """
@@ -469,10 +474,10 @@ def find_versus(request: Request) -> Versus:
         )
     loads = f'_versus = given.Dotted("{target}")'
     call = "given.compared(_versus, inputs)" if arguments is None else f"_versus({arguments})"
-    return Versus(text, loads, call)
+    return calling(text, loads, call, name="")
 
 
-def _of_file(text: str, folder: Path) -> Versus:
+def _of_file(text: str, folder: Path) -> Module:
     path, function = split(text)
     if not path.exists() and (folder / path).exists():
         path = folder / path
@@ -490,7 +495,7 @@ def _of_file(text: str, folder: Path) -> Versus:
     name, files = gathered(path)
     loads = f'_versus = given.File(__file__, "{name}")'
     call = f"given.call(_versus.{function}, inputs, some=True)"
-    return Versus(f"{path.name}:{function}", loads, call, files=files)
+    return replace(calling(f"{path.name}:{function}", loads, call, name=""), files=files)
 
 
 def variant_name(called: str, taken: Mapping[str, object]) -> str:
