@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
-import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from workbench.cuda import nvcc, programs
 from workbench.cuda.cubin import code_digests
@@ -90,7 +90,7 @@ def compiler_message(text: str) -> str:
 NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
 STANDARD_OPTIONS = ("--warn-on-spills", "--warn-on-local-memory-usage", "-v")
 CUBIN_FOLDER = "WORKBENCH_CUBINS"
-KEPT_AS = 4  # how a kept cubin is written
+KEPT_AS = 5  # how a kept cubin is written
 CUBINS = "*.build.json"  # in that folder
 
 
@@ -99,6 +99,15 @@ class Compiled:
     arch: str
     kernels: tuple[KernelBuild, ...]
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KeptBuild:
+    """A build as the workers of one measurement pass it on: data, and nothing in it runs."""
+
+    report: Compiled
+    symbols: dict[str, str]
+    cubin: bytes
 
 
 def arch_of(major: int, minor: int) -> str:
@@ -131,11 +140,10 @@ class Source:
         report, code = self._compile(text, arch)
         if kept is not None:
             symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
-            cubin = base64.b64encode(bytes(code.code)).decode()
-            whole = json.dumps({"report": asdict(report), "symbols": symbols, "cubin": cubin})
+            whole = msgspec.json.encode(KeptBuild(report, symbols, bytes(code.code)))
             unfinished = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
             with suppress(OSError):  # it only saves time
-                unfinished.write_bytes(whole.encode())
+                unfinished.write_bytes(whole)
                 unfinished.replace(kept)
             with suppress(OSError):
                 unfinished.unlink()
@@ -150,10 +158,6 @@ class Source:
     def _toolchain(self) -> tuple[str, ...]:
         """Name the compilers and headers that a build depends on where NVRTC is not all."""
         return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(nvcc.find()))
-
-    @property
-    def _is_plain(self) -> bool:
-        return re.fullmatch(r"\w+", self.name) is not None
 
     def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:
         """A program is compiled by nvcc, and by NVRTC where nvcc is not installed or fails itself:
@@ -229,7 +233,8 @@ class Source:
         log = io.StringIO()
         try:
             program = Program(text, "c++", options)
-            code = program.compile("cubin", () if self._is_plain else (self.name,), logs=log)
+            expressions = () if self.name.isidentifier() else (self.name,)
+            code = program.compile("cubin", expressions, logs=log)
         except Exception as error:
             raise self._error(
                 arch, "\n".join(filter(None, (log.getvalue().strip(), str(error).strip())))
@@ -240,7 +245,7 @@ class Source:
                 hint="griddepcontrol.wait belongs ahead of its first access to global memory",
             )
         symbol = self.name
-        if is_program and not self._is_plain:
+        if is_program and not self.name.isidentifier():
             symbol = code.symbol_mapping[self.name].decode()
         by = f"NVRTC {compiler_version()}" if is_program else ""
         return self._report(arch, log.getvalue(), bytes(code.code), symbol, by), code
@@ -249,12 +254,13 @@ class Source:
         """Report all kernels of a study's source; of a program, the ``symbol`` alone."""
         builds, warnings = parse_log(log)
         digests = code_digests(cubin)
-        if self._is_plain and self.name not in digests:
-            raise CompileError(
-                f"{self.path.name} has no kernel '{self.name}'", hint=self._named(digests)
-            )
-        is_program = self.compiler != NVRTC
-        launched = {symbol} if self._is_plain or is_program else set(digests)
+        is_plain, is_program = self.name.isidentifier(), self.compiler != NVRTC
+        if is_plain and self.name not in digests:
+            hint = nearest(self.name, digests)
+            if any(f"{len(self.name)}{self.name}" in symbol for symbol in digests):
+                hint = f'write extern "C" before its __global__, or call it "::{self.name}" here'
+            raise CompileError(f"{self.path.name} has no kernel '{self.name}'", hint=hint)
+        launched = {symbol} if is_plain or is_program else set(digests)
         builds = [
             replace(
                 build,
@@ -265,12 +271,6 @@ class Source:
             if not is_program or build.kernel == symbol
         ]
         return Compiled(arch, tuple(builds), tuple(warnings))
-
-    def _named(self, names: Iterable[str]) -> str:
-        """A way out where no kernel has this name; C++ puts more into one than is written."""
-        if any(f"{len(self.name)}{self.name}" in one for one in names):
-            return f'write extern "C" before its __global__, or call it "::{self.name}" here'
-        return nearest(self.name, names)
 
 
 @cache
@@ -305,15 +305,11 @@ def ptx_of(program: Any) -> str:
 
 def waits(ptx: str, kernel: str) -> bool:
     """Whether a kernel has a ``griddepcontrol.wait``, itself or in a function that it may call."""
-    parts = re.split(r"(?=\.entry\s)", ptx)
-    of_kernel = [part for part in parts if not part.startswith(".entry") or _is_entry(part, kernel)]
-    return any("griddepcontrol.wait" in part for part in of_kernel)
-
-
-def _is_entry(text: str, kernel: str) -> bool:
-    """A template's name is mangled, and only the instance asked for is there."""
-    plain = re.fullmatch(r"\w+", kernel) is not None
-    return not plain or re.match(rf"\.entry\s+{kernel}\b", text) is not None
+    functions = re.split(r"(?=\.entry\s)", ptx)
+    if kernel.isidentifier():  # of a template, whose name is mangled, there is only this instance
+        other = re.compile(rf"\.entry\s+(?!{kernel}\b)")
+        functions = [text for text in functions if not other.match(text)]
+    return any("griddepcontrol.wait" in text for text in functions)
 
 
 def kept_cubin(source: str, *settings: object) -> Path | None:
@@ -330,15 +326,12 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
 
 
 def _restore(kept: Path) -> tuple[Compiled, Any] | None:
-    """Read what ``Source.compile`` wrote, else None: it is data, and nothing in it runs here."""
+    """Read what ``Source.compile`` wrote, else None."""
     from cuda.core import ObjectCode
 
     try:
-        saved = json.loads(kept.read_bytes())
-        report, cubin = saved["report"], base64.b64decode(saved["cubin"], validate=True)
-        kernels = tuple(KernelBuild(**kernel) for kernel in report["kernels"])
-        compiled = Compiled(report["arch"], kernels, tuple(report["warnings"]))
-        symbols = {name: symbol.encode() for name, symbol in saved["symbols"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        saved = msgspec.json.decode(kept.read_bytes(), type=KeptBuild)
+    except (msgspec.DecodeError, RecursionError):
         return None
-    return compiled, ObjectCode.from_cubin(cubin, symbol_mapping=symbols)
+    symbols = {name: symbol.encode() for name, symbol in saved.symbols.items()}
+    return saved.report, ObjectCode.from_cubin(saved.cubin, symbol_mapping=symbols)

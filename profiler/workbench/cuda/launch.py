@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from math import prod
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from workbench.cuda.compiler import Compiled, Source, arch_of
@@ -287,13 +288,6 @@ def tensor_map(tensor: Any, box: tuple[int, ...], *, swizzled: bool = True) -> A
     return _described(*where, tensor.shape, tensor.stride(), tensor.dtype, tuple(box), swizzled)
 
 
-class _Bare:
-    """The place of a tensor, with nothing that would keep its memory."""
-
-    def __init__(self, described: dict[str, Any]) -> None:
-        self.__cuda_array_interface__ = described
-
-
 # A model passes the same addresses at every step, and the host takes longer over a descriptor than
 # over a launch. It depends on these values alone.
 @lru_cache(maxsize=1024)
@@ -330,15 +324,14 @@ def _described(
             f"a tensor map of {len(shape)} dimensions of {dtype} for boxes of {box}",
             hint=f"a number for each dimension, none above {MOST}, the last of them {last}",
         )
-    bare = _Bare(
-        {
-            "shape": tuple(shape),
-            "strides": tuple(step * size for step in stride),
-            "typestr": f"<i{size}",
-            "data": (pointer, False),
-            "version": 3,
-        }
-    )
+    place = {
+        "shape": tuple(shape),
+        "strides": tuple(step * size for step in stride),
+        "typestr": f"<i{size}",
+        "data": (pointer, False),
+        "version": 3,
+    }
+    bare = SimpleNamespace(__cuda_array_interface__=place)  # nothing that would keep the memory
     view = StridedMemoryView.from_cuda_array_interface(bare, stream_ptr=-1)
     return view.as_tensor_map(
         box_dim=box,

@@ -78,8 +78,7 @@ def compiled(
     template is instantiated then, such as a cast to a pointer that tells overloads apart. Raises
     Refused.
     """
-    plain = re.fullmatch(r"\w+", kernel) is not None
-    if not plain:
+    if not kernel.isidentifier():
         text += f"\n__device__ auto {ENTRY} = {kernel if kernel[0] == '(' else f'&{kernel}'};\n"
     with tempfile.TemporaryDirectory(prefix="workbench-nvcc-") as folder:
         Path(folder, SOURCE).write_text(text, encoding="utf-8")
@@ -96,7 +95,7 @@ def compiled(
         if code != 0:
             raise Refused(log if code is not None and log else f"nvcc fatal: {log or code}")
         cubin = Path(folder, CUBIN).read_bytes()
-    return log, cubin, kernel if plain else pointed_at(cubin, ENTRY)
+    return log, cubin, kernel if kernel.isidentifier() else pointed_at(cubin, ENTRY)
 
 
 def pointed_at(cubin: bytes, variable: str) -> str:

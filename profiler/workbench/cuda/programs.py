@@ -23,6 +23,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.MULTILINE | re.DOTALL)
 _SCOPE = re.compile(r"(?:inline\s+)?namespace\b\s*(?P<name>[\w:]*)[^()]*")
 _C_LINKAGE = re.compile(r'extern\s+"C"\s*')
 _ON_DEVICE = re.compile(r"\b(?:__global__|__device__|constexpr|consteval|\w*DEVICE\w*)\b")
+_HAS_DEVICE_CODE = re.compile(r"__(?:global|device)__|DEVICE")
 _OF_DEVICE = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*(?:__device__|__global__)", re.MULTILINE)
 _OF_KERNEL = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*__global__", re.MULTILINE)
 _CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union|enum)\b")
@@ -164,11 +165,6 @@ def is_host(item: Item, text: str = "") -> bool:
     macros = _OF_DEVICE.findall(text)
     marked = _ON_DEVICE.search(item.head) or any(re.search(rf"\b{m}\b", item.head) for m in macros)
     return item.is_function and not marked
-
-
-def has_device_code(item: Item, text: str) -> bool:
-    """Whether something in it runs on the GPU."""
-    return re.search(r"__(?:global|device)__|DEVICE", text[item.start : item.end]) is not None
 
 
 def without(text: str, removed: Iterable[Item]) -> str:
@@ -359,6 +355,6 @@ def _without_culprits(text: str, log: str) -> str:
         item
         for item in items(text)
         if any(item.start < end and start < item.end for start, end in lines)
-        and not has_device_code(item, text)
+        and not _HAS_DEVICE_CODE.search(text, item.start, item.end)
     ]
     return without(text, removed)

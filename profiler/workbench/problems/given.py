@@ -273,14 +273,13 @@ class Jitted:
 
         call = self.__signature__.bind(*arguments, **keywords)
         call.apply_defaults()
-        layouts, values = [], call.arguments.copy()
-        for name, value in call.arguments.items():
-            layout = value
-            if _is_tensor(value):
-                layout = value.dtype, value.shape, value.stride()
-                values[name] = from_dlpack(value.detach(), assumed_align=ALIGNED)
-            layouts.append(layout)
-        function, key = getattr(self.file, self.name), tuple(layouts)
+        values: Inputs = dict(call.arguments)
+        tensors = {name: value for name, value in values.items() if _is_tensor(value)}
+        layouts = {name: (t.dtype, t.shape, t.stride()) for name, t in tensors.items()}
+        key = tuple({**values, **layouts}.values())
+        for name, tensor in tensors.items():
+            values[name] = from_dlpack(tensor.detach(), assumed_align=ALIGNED)
+        function = getattr(self.file, self.name)
         parameters = inspect.signature(function).parameters
         for name in parameters.keys() - values.keys():
             values[name] = CUstream(torch.cuda.current_stream().cuda_stream)
