@@ -1068,16 +1068,16 @@ def test_plain_values_are_what_they_say() -> None:
 
 
 def test_launches_are_read_in_both_ways() -> None:
-    names = ("x", "out", "n")
+    names, x = ("x", "out", "n"), read_input("x=arange(4)")
     one = read_launch("k[(cdiv(n, 256), 2), (32, 8), 4 * n](x, out, n - 1)", names)
     other = read_launch("k<<<(cdiv(n, 256), 2), (32, 8), 4 * n>>>(x, out, n - 1)", names)
     assert one == other
     assert one == ("k", "(cdiv(n, 256), 2), (32, 8), 4 * n", ["x", "out", "n - 1"])
     assert read_launch("k<float, 4><<<1, 32>>>(x)", names)[0] == "k<float, 4>"
     assert read_launch("k<float, 4>[x.shape[0], 32](x)", names)[1] == "x.shape[0], 32"
-    assert read_output("out=empty(x.shape[0], n // 2, dtype=float16)", names)[1] == (
-        "torch.empty(x.shape[0], n // 2, dtype=torch.float16, device='cuda')"
-    )
+    output = read_output("out=empty(x.shape[0], n // 2, dtype=float16)", dict.fromkeys(names, x))
+    assert output.call == "torch.empty(x.shape[0], n // 2, dtype=torch.float16, device='cuda')"
+    assert (output.dtype, read_output("y=empty_like(x)", {"x": x}).dtype) == ("float16", "int64")
 
 
 def test_a_call_to_compare_with_takes_inputs_and_plain_values_alone() -> None:

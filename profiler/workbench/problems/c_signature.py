@@ -15,6 +15,7 @@ _WORDS = re.compile(
     r"signed)\b|(?:std|at|c10)::)"
 )
 _I32, _I64 = 2**31, 2**63
+NOT_NAMED = Made("", None)  # an argument that is computed
 SIDE, ELEMENTS = 1024, 1024 * 1024  # of the tensors in hints
 # By C's name: of a number its ctypes with its least and largest value, of a tensor its dtype.
 NUMBERS = {
@@ -101,20 +102,17 @@ def require_fit(
     function: str,
     wanted: Sequence[CParameter],
     arguments: Sequence[str],
-    inputs: Mapping[str, Made],
-    dtypes: Mapping[str, str],
+    made: Mapping[str, Made],
 ) -> None:
-    """Raises UsageError where arguments are too few or many, or one cannot be passed. ``dtypes``
-    are those of the tensors among them.
-    """
+    """Raises UsageError where arguments are too few or many, or one cannot be passed."""
     least = sum(not one.has_default for one in wanted)
     listed = f"its parameters are {', '.join(one.text for one in wanted)}"
     if not least <= len(arguments) <= len(wanted):
         what = f"{function} takes {len(wanted)} arguments, --launch gives {len(arguments)}"
         raise UsageError(what, hint=listed)
     for parameter, argument in zip(wanted, arguments, strict=False):
-        dtype, needed = dtypes.get(argument), TENSORS.get(parameter.type)
-        value = inputs[argument].value if argument in inputs else None
+        passed, needed = made.get(argument, NOT_NAMED), TENSORS.get(parameter.type)
+        dtype, value = passed.dtype, passed.value
         _, lowest, most = NUMBERS.get(parameter.type, ("", 0, 0))
         wrong, hint = "", listed
         if dtype and not parameter.is_pointer and parameter.type in NUMBERS:

@@ -51,8 +51,7 @@ def read_cuda_file(request: Request) -> Problem:
         raise UsageError(
             f"{path.name} has no __global__ function", hint=_with_kernels(path, text, included)
         )
-    made = [read_input(option) for option in request.inputs]
-    names = [option.name for option in made]
+    inputs = [read_input(option) for option in request.inputs]
     if not request.launch:
         first = next(iter(kernels))
         entry = _named(request.function or first, kernels, path)
@@ -60,17 +59,18 @@ def read_cuda_file(request: Request) -> Problem:
             f"{path.name} needs --launch: how {entry.name}({entry.parameters}) is launched",
             hint=_how_to_launch(path, entry, text),
         )
-    if not made:
+    if not inputs:
         raise UsageError(
             f"{path.name} needs --input for what its kernel reads",
             hint="--input 'x=randn(4096,8192)' for a tensor, --input 'n=8192' for a value; "
             "where it reads nothing, any value will do",
         )
+    made = {one.name: one for one in inputs}
     outputs = []
     for option in request.outputs:
-        outputs.append(read_output(option, names))
-        names.append(outputs[-1][0])
-    launched, extents, arguments = read_launch(request.launch, names)
+        outputs.append(read_output(option, made))
+        made[outputs[-1].name] = outputs[-1]
+    launched, extents, arguments = read_launch(request.launch, made)
     bare, angle, instance = launched.partition("<")
     kernel = _named(bare.strip(), kernels, path)
     called = f"{kernel.name}{angle}{instance}"
@@ -80,8 +80,7 @@ def read_cuda_file(request: Request) -> Problem:
             hint=f"such as --launch '{called}<...><<<grid, block>>>(...)'",
         )
     if kernel.template is None:
-        every, types = {option.name: option for option in made}, dtypes_of(made, outputs)
-        kernel = _that_fits(path, kernel, arguments, every, types)
+        kernel = _that_fits(path, kernel, arguments, made)
     if not request.versus or request.versus == COMPILE:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
@@ -97,14 +96,14 @@ def read_cuda_file(request: Request) -> Problem:
         name=kernel.name.rpartition("::")[2],
         title=f"{launched} of {path.name}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape({option.name: option.parameter for option in made})},
+        shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in inputs})},
         loads="",
-        made=made_text(made),
+        made=made_text(inputs),
         expression="",
         baseline=Module(
             "baseline",
             f"{path.name}:{launched}",
-            _module(source, kernel, called, names[: len(made)], outputs, call),
+            _module(source, kernel, called, [one.name for one in inputs], outputs, call),
         ),
         compiles=True,
     )
@@ -154,17 +153,13 @@ def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
 
 
 def _that_fits(
-    path: Path,
-    kernel: Entry,
-    arguments: Sequence[str],
-    inputs: Mapping[str, Made],
-    dtypes: Mapping[str, str],
+    path: Path, kernel: Entry, arguments: Sequence[str], made: Mapping[str, Made]
 ) -> Entry:
     """The one of its name that takes the arguments. Raises UsageError for none, or several."""
     fitting, wrong = [], None
     for parameters in (kernel.parameters, *kernel.overloads):
         try:
-            require_fit(kernel.name, parameters_of(parameters), arguments, inputs, dtypes)
+            require_fit(kernel.name, parameters_of(parameters), arguments, made)
             fitting.append(parameters)
         except UsageError as error:
             wrong = wrong or error
@@ -205,30 +200,18 @@ def _whole_program(path: Path, text: str) -> str:
     return f"{compiled} && workbench profile -- ./{path.stem}"
 
 
-def dtypes_of(made: Sequence[Made], outputs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The dtype of each tensor; of an output ``like`` another the other's."""
-    dtypes: dict[str, str] = {}
-    for name, call in [*((m.name, m.call) for m in made if m.call), *outputs]:
-        named = re.search(r"dtype=['\"]?(?:torch\.)?(\w+)", call)
-        like = re.search(r"_like\((\w+)", call)
-        is_whole = re.match(r"(torch\.)?(randint|arange|randperm)\b", call)
-        default = dtypes.get(like[1], "") if like else "int64" if is_whole else "float32"
-        dtypes[name] = named[1] if named else default
-    return {name: dtype for name, dtype in dtypes.items() if dtype}
-
-
 def _module(
     source: str,
     entry: Entry,
     kernel: str,
     inputs: Sequence[str],
-    outputs: Sequence[tuple[str, str]],
+    outputs: Sequence[Made],
     call: str,
 ) -> str:
-    made = "".join(f"    {name} = {text}\n" for name, text in outputs)
-    taken = {*inputs, *(name for name, _ in outputs)}
-    launched = "kernel" if "kernel" not in taken else "launched"
-    back = f"    return {', '.join(name for name, _ in outputs)}\n" if outputs else ""
+    made = "".join(f"    {output.name} = {output.call}\n" for output in outputs)
+    names = [output.name for output in outputs]
+    launched = "kernel" if "kernel" not in (*inputs, *names) else "launched"
+    back = f"    return {', '.join(names)}\n" if outputs else ""
     more = ", cooperative=True" * entry.waits_for_grid
     return f"""import torch
 from workbench import cuda

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import GateFailed, UsageError, unknown
 from workbench.problems.user_files import INIT, dotted, functions, package_root
-from workbench.study.python_kernels import STREAM, decorators
+from workbench.study.front_ends import STREAM, decorators
 from workbench.study.users_code import TooLong, in_words, line_in, time_limit
 from workbench.study.workspace import load_module
 from workbench.words import Inputs

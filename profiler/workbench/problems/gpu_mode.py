@@ -22,7 +22,7 @@ from workbench.problems.user_files import (
     with_references,
 )
 from workbench.study.files import read_text, require_readable, stands
-from workbench.study.python_kernels import parameters
+from workbench.study.front_ends import parameters
 from workbench.words import OWN_EXTRA, Parameter
 
 TASK = "task.yml"

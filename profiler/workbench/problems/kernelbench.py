@@ -19,7 +19,7 @@ from workbench.problems.user_files import (
     require_defined,
     with_references,
 )
-from workbench.study.python_kernels import parameters
+from workbench.study.front_ends import parameters
 
 MODEL, NEW, INPUTS = "Model", "ModelNew", "get_inputs"
 

@@ -31,7 +31,7 @@ from workbench.problems.user_files import (
     study_name,
     with_references,
 )
-from workbench.study.python_kernels import decorators, marked, parameters
+from workbench.study.front_ends import decorators, marked, parameters
 from workbench.study.users_code import users_code
 
 MOST_CONFIGS = 8

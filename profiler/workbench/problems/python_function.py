@@ -37,11 +37,11 @@ from workbench.problems.user_files import (
     with_references,
 )
 from workbench.study.files import stands
-from workbench.study.front_ends import how_to_install
-from workbench.study.python_kernels import (
+from workbench.study.front_ends import (
     CUTE,
     STREAM,
     TILELANG,
+    how_to_install,
     imports_of,
     is_kernel,
     launched,

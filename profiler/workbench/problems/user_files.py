@@ -18,12 +18,12 @@ from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
 from workbench.problems.problem import STUDY_FILE, Module, Problem, Request, calling, require, split
 from workbench.study.files import no_file, read_text, readable_text, require_readable, stands
-from workbench.study.front_ends import how_to_install
-from workbench.study.python_kernels import imports_of
+from workbench.study.front_ends import how_to_install, imports_of, syntax_tree
 from workbench.study.workspace import folder_name
 from workbench.words import Parameter
 
 MAKERS = ("randn", "rand", "zeros", "ones", "full", "empty", "arange", "randint", "randperm")
+INTEGER_MAKERS = ("arange", "randint", "randperm")
 DTYPES = (
     *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
     *("int64", "int32", "int16", "int8", "uint8", "bool"),
@@ -48,13 +48,14 @@ _METHODS = ("numel", "size", "stride", "element_size", "shape")
 
 @dataclass(frozen=True)
 class Made:
-    """An input of ``--input``: ``call`` is a tensor to be made, in the grammar above, else None.
-    Without any the value is None, which no shape can have as a parameter.
+    """An input of ``--input``, or an output: ``call`` is a tensor to be made, of ``dtype`` where
+    that is known, else None. Without any the value is None, which no shape can have as a parameter.
     """
 
     name: str
     call: str | None
     value: Parameter | None = None
+    dtype: str = ""
 
     @property
     def is_none(self) -> bool:
@@ -99,10 +100,11 @@ def read_input(text: str) -> Made:
             f"--input '{text}': '{called}' makes no input",
             hint=f"{nearest(called, MAKERS)}; {INPUT_HINT}",
         )
-    _dtype(f"--input '{text}'", node)
+    dtype = _dtype(f"--input '{text}'", node)
     if not node.args or not all(map(is_plain, node.args)):
         raise UsageError(f"--input '{text}' has sizes that are no numbers", hint=INPUT_HINT)
-    return Made(name, ast.unparse(node).replace("torch.", ""))
+    dtype = dtype or ("int64" if node.func.id in INTEGER_MAKERS else "float32")
+    return Made(name, ast.unparse(node).replace("torch.", ""), dtype=dtype)
 
 
 def plain_value(node: ast.AST | None) -> Parameter | None:
@@ -167,8 +169,8 @@ def read_launch(text: str, names: Collection[str]) -> tuple[str, str, list[str]]
     return kernel, ", ".join(map(ast.unparse, extents.elts)), [*map(ast.unparse, node.args)]
 
 
-def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
-    """Name and expression of ``--output 'out=empty_like(x)'``. Raises UsageError."""
+def read_output(text: str, made: Mapping[str, Made]) -> Made:
+    """Read ``--output 'out=empty_like(x)'``, in terms of what is ``made``. Raises UsageError."""
     hint = "such as --output 'out=empty_like(x)' or --output 'sums=empty(x.shape[0])'"
     name, equals, expression = (piece.strip() for piece in text.partition("="))
     node = _parsed(expression, hint) if equals and name.isidentifier() else None
@@ -179,11 +181,16 @@ def read_output(text: str, names: Collection[str]) -> tuple[str, str]:
             f"--output '{text}': '{node.func.id}' makes no output", hint=nearest(node.func.id, LIKE)
         )
     dtype = _dtype(f"--output '{text}'", node)
-    _check_sizes(f"--output '{text}'", node.args, names, hint)
+    _check_sizes(f"--output '{text}'", node.args, made, hint)
     parts = [ast.unparse(piece) for piece in node.args]
     parts += [f"dtype=torch.{dtype}"] if dtype else []
-    parts += [] if node.func.id.endswith("_like") else ["device='cuda'"]
-    return name, f"torch.{node.func.id}({', '.join(parts)})"
+    default = "float32"
+    if node.func.id.endswith("_like"):
+        named = (n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name))
+        default = next((made[like].dtype for like in named if like in made), "")
+    else:
+        parts.append("device='cuda'")
+    return Made(name, f"torch.{node.func.id}({', '.join(parts)})", dtype=dtype or default)
 
 
 def _check_sizes(option: str, parts: Iterable[ast.expr], names: Collection[str], hint: str) -> None:
@@ -341,11 +348,8 @@ def _named(file: Path, top: Path, name: str) -> Iterator[str]:
     for included in _NAMED_FILE.findall(text):
         if not included.startswith(("/", "..")):
             yield from dict.fromkeys((included, beside + included))
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError):
-        return
-    for level, module, names in imports_of(ast.walk(tree)):
+    tree = syntax_tree(text)
+    for level, module, names in imports_of(ast.walk(tree) if tree else ()):
         up = "../" * (level - 1)
         starts = [beside + up] if level else dict.fromkeys(("", beside))
         for start in starts:

@@ -1,10 +1,11 @@
-"""Tell what sources show without being run: which front end compiles their kernels, and what they
-import and keep.
+"""Tell what sources show without being run: which front end compiles their kernels, what launches
+these, and what they import and keep.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from typing import Any
 
 from workbench.errors import UsageError
 from workbench.study.files import readable_text
-from workbench.study.python_kernels import decorators, imports_of, parameters
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,45 @@ OWN_STREAMS = frozenset(("CuPy", "Numba"))
 COMPILING = frozenset(f.name for f in FRONT_ENDS if f.name != LIBRARY)
 
 
+CUTE, TILELANG = "cute.jit", "tilelang.jit"  # called with tensors, but for TileLang's factories
+STREAM = re.compile(r"(?<![a-z])stream\b|CUstream")  # in a parameter, with its type
+# By decorator: a function of what the kernel takes, which launches it on torch's stream.
+LAUNCHES = {
+    "triton.jit": """def run({names}, blocks):
+        {kernel}[(blocks,)]({names})""",
+    "ct.kernel": """def run({names}, blocks):
+        ct.launch(torch.cuda.current_stream().cuda_stream, (blocks,), {kernel}, ({names},))""",
+    "wp.kernel": """wp.init()
+    def run({names}):
+        stream = wp.stream_from_torch() if {out}.is_cuda else None
+        wp.launch({kernel}, dim={out}.shape, inputs=[{names}], stream=stream)""",
+    "cute.kernel": """import cutlass
+    @cute.jit
+    def run({typed}, blocks, threads: cutlass.Constexpr, stream):
+        {kernel}({names}).launch(grid=(blocks, 1, 1), block=(threads, 1, 1), stream=stream)""",
+    TILELANG: """def run({names}, {sizes}):
+        return {kernel}({sizes})({names})""",
+    "cuda.jit": """def run({names}, blocks, threads):
+        stream = cuda.external_stream(torch.cuda.current_stream().cuda_stream)
+        views = [cuda.as_cuda_array(v, sync=False) if torch.is_tensor(v) else v for v in ({names},)]
+        {kernel}[blocks, threads, stream](*views)""",
+}
+LAUNCHES["jit"] = LAUNCHES["triton.jit"]
+LAUNCHED = """add these lines, and try {file}:run with --input for each of its parameters
+    import torch
+    """
+
+
 def front_end(name: str) -> FrontEnd | None:
     return next((candidate for candidate in FRONT_ENDS if candidate.name == name), None)
+
+
+def why_no_lines(front_ends: Sequence[str]) -> str:
+    """Why a capture has no source lines, with what gives them where that is known."""
+    first = next(filter(None, map(front_end, front_ends)), None)
+    if first is None:
+        return "its kernels were built without line information"
+    return f"{first.no_lines}: {first.lines} gives it" if first.lines else first.no_lines
 
 
 # Distributions of what kernels import: pip's name of a module may be another project's.
@@ -197,12 +234,18 @@ def tuned_in_place(text: str) -> str:
     return ""
 
 
+def syntax_tree(text: str) -> ast.Module | None:
+    """None for what is no Python, or too deeply nested for it."""
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
 def _nodes(text: str) -> list[Any]:
     """All nodes of a text in Python, none of another."""
-    try:
-        return list(ast.walk(ast.parse(text)))
-    except (SyntaxError, ValueError):
-        return []
+    tree = syntax_tree(text)
+    return list(ast.walk(tree)) if tree else []
 
 
 def _within(name: str, module: str) -> bool:
@@ -246,25 +289,19 @@ def kept_between_calls(paths: Iterable[Path]) -> tuple[str, ...]:
     """
     kept = []
     for path in paths:
-        if path.suffix == ".py":
-            try:
-                tree = ast.parse(readable_text(path))
-            except (SyntaxError, ValueError, RecursionError):
-                continue  # building it says so
-            places = dict(sorted(_of(tree)))
-            kept += [f"{path.name}:{line}: {what}" for line, what in places.items()]
+        if path.suffix == ".py":  # building it says where it is none
+            places = (place for node in _nodes(readable_text(path)) for place in _kept_by(node))
+            kept += [f"{path.name}:{line}: {what}" for line, what in dict(sorted(places)).items()]
     return tuple(kept)
 
 
-def _of(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
-        if isinstance(node, Function):
-            yield from _of_function(node)
-        elif isinstance(node, ast.ClassDef):
-            yield from _made_outside(node.body)
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            yield node.lineno, f"{', '.join(node.names)} outlives a call"
-    yield from _made_outside(tree.body)
+def _kept_by(node: ast.AST) -> Iterator[tuple[int, str]]:
+    if isinstance(node, Function):
+        yield from _of_function(node)
+    elif isinstance(node, ast.Module | ast.ClassDef):
+        yield from _made_outside(node.body)
+    elif isinstance(node, ast.Global | ast.Nonlocal):
+        yield node.lineno, f"{', '.join(node.names)} outlives a call"
 
 
 def _of_function(function: Function) -> Iterator[tuple[int, str]]:
@@ -273,29 +310,19 @@ def _of_function(function: Function) -> Iterator[tuple[int, str]]:
     for default in [*function.args.defaults, *function.args.kw_defaults]:
         if isinstance(default, ast.Dict | ast.List | ast.Set):
             yield function.lineno, f"{function.name}() has a default that can be changed"
-    bound = _bound(function)
-    for node in ast.walk(function):
-        if (
-            isinstance(node, ast.Subscript | ast.Attribute)
-            and not isinstance(node.ctx, ast.Load)
-            and (isinstance(node, ast.Attribute) or _root(node) not in bound)
-        ):
-            yield node.lineno, f"{ast.unparse(node)} is set"
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+    nodes = list(ast.walk(function))
+    bound = {n.arg for n in ast.walk(function.args) if isinstance(n, ast.arg)}
+    bound |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for node in nodes:
+        if isinstance(node, ast.Subscript | ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Attribute) or _root(node) not in bound:
+                yield node.lineno, f"{ast.unparse(node)} is set"
+        elif isinstance(node, ast.Call) and _last(node.func) == "setattr":
+            yield node.lineno, "an attribute is set"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             root = _root(node.func.value)
             if node.func.attr in CHANGES and root and root not in bound:
                 yield node.lineno, f"{ast.unparse(node.func.value)} is changed"
-        if isinstance(node, ast.Call) and _last(node.func) == "setattr":
-            yield node.lineno, "an attribute is set"
-
-
-def _bound(function: Function) -> set[str]:
-    names = {*parameters(function)}
-    names |= {a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
 
 
 def _made_outside(body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
@@ -320,9 +347,63 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def why_no_lines(front_ends: Sequence[str]) -> str:
-    """Why a capture has no source lines, with what gives them where that is known."""
-    first = next(filter(None, map(front_end, front_ends)), None)
-    if first is None:
-        return "its kernels were built without line information"
-    return f"{first.no_lines}: {first.lines} gives it" if first.lines else first.no_lines
+def decorators(node: ast.AST) -> dict[str, Sequence[ast.keyword]]:
+    """The decorators of a function or class by their dotted names, with their keywords."""
+    marks = getattr(node, "decorator_list", ())
+    calls = [m if isinstance(m, ast.Call) else ast.Call(m, [], []) for m in marks]
+    return {ast.unparse(call.func): call.keywords for call in calls}
+
+
+def marked(node: ast.FunctionDef, *marks: str) -> bool:
+    return bool({*decorators(node)} & {*marks})
+
+
+def is_kernel(node: ast.FunctionDef) -> bool:
+    """Whether a decorator makes it a kernel, which only a launch can call, or what makes one."""
+    has_inner = any(isinstance(inner, ast.FunctionDef) for inner in node.body)
+    return marked(node, *LAUNCHES) and (has_inner or not marked(node, TILELANG))
+
+
+def launched(file: str, kernel: ast.FunctionDef) -> str:
+    """Return the function to write for a kernel that none launches."""
+    text = next(LAUNCHES[name] for name in decorators(kernel) if name in LAUNCHES)
+    inner = [node for node in kernel.body if isinstance(node, ast.FunctionDef)]
+    taken = inner[-1].args.args if marked(kernel, TILELANG) else kernel.args.args
+    if any(name.endswith("autotune") for name in decorators(kernel)):  # which gives what it tunes
+        taken = [
+            a for a in taken if not (a.annotation and "constexpr" in ast.unparse(a.annotation))
+        ]
+    names = [argument.arg for argument in taken]
+    arrays = [a.arg for a in taken if a.annotation and "array" in ast.unparse(a.annotation)]
+    words = (word for words in decorators(kernel).values() for word in words)
+    returned = " ".join(ast.unparse(word.value) for word in words if word.arg == "out_idx")
+    places = {int(place) % len(taken) for place in re.findall(r"-?\d+", returned) if taken}
+    return LAUNCHED.format(file=file) + text.format(
+        kernel=kernel.name,
+        names=", ".join(name for place, name in enumerate(names) if place not in places),
+        typed=", ".join(map(ast.unparse, taken)),
+        out=(arrays or names or ["out"])[-1],
+        sizes=", ".join(required_parameters(kernel)),
+    )
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    return [argument.arg for argument in every]
+
+
+def required_parameters(node: ast.FunctionDef) -> list[str]:
+    names, arguments = parameters(node), node.args
+    positional = len(names) - len(arguments.kwonlyargs)
+    named = zip(names[positional:], arguments.kw_defaults, strict=True)
+    required = names[: positional - len(arguments.defaults)]
+    return [*required, *(name for name, default in named if default is None)]
+
+
+def imports_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str, list[str]]]:
+    """Dots before it, module and names of every import."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name, []) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.level, node.module or "", [alias.name for alias in node.names]

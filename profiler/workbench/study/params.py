@@ -29,6 +29,7 @@ from typing import Any, cast
 from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.files import is_plain_name, readable_text
+from workbench.study.front_ends import syntax_tree
 from workbench.study.model import Shape, Study, Variant, base_name, tolerance_at
 from workbench.study.sources import plain_digest
 from workbench.study.users_code import users_code
@@ -41,11 +42,8 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
 def declared(module: Path) -> dict[str, Parameter]:
     """Read what ``params = cuda.params(...)`` of a variant declares, without importing it."""
-    try:
-        tree = ast.parse(readable_text(module))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return {}  # building it says so, with the line
-    for node in tree.body:
+    tree = syntax_tree(readable_text(module))  # building it says where it is no Python
+    for node in tree.body if tree else ():
         names = [t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)]
         call = getattr(node, "value", None)
         if names != ["params"] or not isinstance(call, ast.Call):

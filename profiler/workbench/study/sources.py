@@ -15,6 +15,7 @@ from typing import Any
 from workbench import bounds
 from workbench.cuda.includes import within
 from workbench.study.files import no_file, read_text, readable_text, require_readable
+from workbench.study.front_ends import syntax_tree
 from workbench.study.model import Study, Variant
 from workbench.words import VIRTUAL_ROOT as VIRTUAL_ROOT
 from workbench.words import Parameter
@@ -167,9 +168,8 @@ def meaning_of_c(text: str) -> str:
 @lru_cache(maxsize=64)  # mostly the same at both commits that are compared
 def meaning(text: str) -> str:
     """Python without what it does not run; text that is no Python stays as it is."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = syntax_tree(text)
+    if tree is None:
         return text
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
