@@ -13,7 +13,6 @@ import torch
 from answers import Patch
 from workbench import cuda
 from workbench.cuda import launch
-from workbench.cuda.compiler import Source
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
 
@@ -51,7 +50,7 @@ def asking(monkeypatch: Patch, static: int, dynamic: int, status: int = 0) -> An
     monkeypatch.setattr(driver, "cuKernelGetAttribute", answers.kernel)
     monkeypatch.setattr(driver, "cuDeviceGetAttribute", answers.device)
     monkeypatch.setattr(driver, "cuKernelSetAttribute", answers.set)
-    kernel = Kernel(Source(Path("tile.cu"), "tile", {}, ()))
+    kernel = Kernel(Path("tile.cu"), "tile", {}, ())
     for bytes_of_launch in (dynamic, dynamic, dynamic - 16):
         kernel._allow_shared(1, bytes_of_launch, 0)
     return answers
@@ -105,7 +104,7 @@ def test_a_carveout_is_asked_for_as_it_was_declared(monkeypatch: Patch) -> None:
         return (0,)
 
     monkeypatch.setattr(driver, "cuKernelSetAttribute", answer)
-    kernel = Kernel(Source(Path("tile.cu"), "tile", {}, ()), carveout=72)
+    kernel = Kernel(Path("tile.cu"), "tile", {}, (), carveout=72)
     kernel._carve(1, 72, 0)
     assert asked == [("CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT", 72)]
     assert kernel._carved == {0}
@@ -125,7 +124,7 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(monkeypatch: 
     monkeypatch.setattr(launch, "_host", lambda: host)
     monkeypatch.setattr(launch, "_stream", lambda device, handle: (device, handle))
     monkeypatch.setattr(launch, "_config", lambda *config: config)
-    kernel = Kernel(Source(Path("tile.cu"), "tile", {}, ()))
+    kernel = Kernel(Path("tile.cu"), "tile", {}, ())
     kernel.__dict__["_loaded"] = (Loaded, [8, 4])
     monkeypatch.setattr(kernel, "_allow_shared", lambda *asked: launched.append(asked))
     tensor = torch.zeros(4)
@@ -138,7 +137,7 @@ def test_a_launch_goes_to_the_current_stream_of_the_current_device(monkeypatch: 
     ]
     with pytest.raises(UsageError, match="tile takes 2 arguments, 1 were given"):
         kernel[2, 128](tensor)
-    together = Kernel(Source(Path("tile.cu"), "tile", {}, ()), cooperative=True)
+    together = Kernel(Path("tile.cu"), "tile", {}, (), cooperative=True)
     together.__dict__["_loaded"] = (Loaded, [8, 4])
     together[2, 128](tensor, 3)
     assert launched[-1] == ((1, 73), (2, 128, 0, False, True), Loaded, tensor.data_ptr(), 3)
@@ -155,7 +154,7 @@ def test_without_a_gpu_it_is_the_kernel_that_cannot_be_loaded(monkeypatch: Patch
 
     monkeypatch.setattr(launch, "_host", host)
     with pytest.raises(RuntimeError, match="no GPU"):
-        Unloaded(Source(Path("tile.cu"), "tile", {}, ()))[2, 128]()
+        Unloaded(Path("tile.cu"), "tile", {}, ())[2, 128]()
 
 
 @pytest.mark.parametrize(
@@ -260,7 +259,7 @@ def test_what_the_driver_refuses_is_named(
     monkeypatch.setattr(launch, "_stream", lambda *arguments: None)
     monkeypatch.setattr(launch, "_config", lambda *arguments: None)
     monkeypatch.setattr(launch, "_limits", lambda kernel, number: limits)
-    kernel = Kernel(Source(Path("k.cu"), "k", {}, ()))
+    kernel = Kernel(Path("k.cu"), "k", {}, ())
     monkeypatch.setitem(vars(kernel), "_loaded", (SimpleNamespace(handle=1), [4]))
     with pytest.raises(UsageError if why else RuntimeError) as told:
         kernel[grid, block](1)

@@ -296,7 +296,7 @@ def test_files_that_no_fingerprint_covers_are_named(variant: str, study: Study, 
         with Opened(study.folder).require_covered(study.folder, covered):
             load_module(study.folder / f"{variant}.py", f"workbench_variant_{variant}")
             for kernel in cuda.take_declared():
-                expand_includes(kernel.source.path)
+                expand_includes(kernel.path)
     if error is not None:
         assert by_name(variant).finds(error.value.message)
 

@@ -84,9 +84,9 @@ def test_a_module_gets_the_values_and_its_kernels_the_definitions(folder: Path) 
     cuda.take_declared()
     with cuda.overridden({"warps": 12, "fast": True}):
         load_module(folder / "fix.py", "params_fix")
-    assert cuda.take_declared()[0].source.defines == {"WARPS": 12, "LABEL": "a", "FAST": 1}
+    assert cuda.take_declared()[0].defines == {"WARPS": 12, "LABEL": "a", "FAST": 1}
     load_module(folder / "fix.py", "params_fix")
-    assert cuda.take_declared()[0].source.defines["WARPS"] == 4
+    assert cuda.take_declared()[0].defines["WARPS"] == 4
 
 
 def test_a_cubin_is_passed_on_only_for_the_same_definitions(

@@ -115,7 +115,7 @@ def arch_of(major: int, minor: int) -> str:
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Source:
     """A kernel ``name`` in a file, compiled with these macros and these options of ptxas.
 
@@ -132,6 +132,12 @@ class Source:
     compiler: str = NVRTC
 
     def compile(self, arch: str) -> tuple[Compiled, Any]:
+        """Compile for ``arch`` (such as ``sm_90a``); needs NVRTC but no GPU.
+
+        Returns the compiler's report and the cuda-core object code. Raises CompileError with the
+        compiler's own message, or for one that starts early and never waits, and EnvironmentLacks
+        without cuda-core or its headers.
+        """
         text = expand_includes(self.path)
         settings = [*(("waits",) if self.must_wait else ()), *self._toolchain]
         kept = kept_cubin(text, arch, self.defines, self.options, self.name, *settings)

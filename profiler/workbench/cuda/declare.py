@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from workbench.cuda.compiler import NVCC, NVRTC, PROGRAM, Source
+from workbench.cuda.compiler import NVCC, NVRTC, PROGRAM
 from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
@@ -64,8 +64,9 @@ def kernel(
     macros = {
         key.upper(): int(v) if isinstance(v, bool) else v for key, v in (defines or {}).items()
     }
-    compiled = Source(path, name, macros, tuple(options), early_start, compiler)
-    result = Kernel(compiled, carveout, cooperative)
+    result = Kernel(
+        path, name, macros, tuple(options), early_start, compiler, carveout, cooperative
+    )
     _declared.append(result)
     return result
 

@@ -9,7 +9,7 @@ from math import prod
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from workbench.cuda.compiler import Compiled, Source, arch_of
+from workbench.cuda.compiler import Source, arch_of
 from workbench.errors import UsageError
 
 Extent = int | tuple[int, ...]
@@ -17,10 +17,9 @@ SHARED_BY_DEFAULT = 48 * 1024  # bytes, static and dynamic together; more has to
 
 
 @dataclass(eq=False)
-class Kernel:
+class Kernel(Source):
     """A kernel of a source file, launched as ``kernel[grid, block, shared_bytes](*args)``."""
 
-    source: Source
     carveout: int | None = None
     cooperative: bool = False
 
@@ -29,26 +28,13 @@ class Kernel:
         self._shared: dict[int, tuple[int, int]] = {}  # by device, see _static_and_most
         self._allowed: dict[int, int] = {}  # by device, dynamic bytes that the driver knows of
 
-    def compile(self, arch: str) -> tuple[Compiled, Any]:
-        """Compile for ``arch`` (such as ``sm_90a``); needs NVRTC but no GPU.
-
-        Returns the compiler's report and the cuda-core object code. Raises CompileError with the
-        compiler's own message, or for one that starts early and never waits, and EnvironmentLacks
-        without cuda-core or its headers.
-        """
-        return self.source.compile(arch)
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
     @cached_property
     def _loaded(self) -> tuple[Any, list[int]]:
         from cuda.core import Device
 
         device = Device()
         device.set_current()
-        _, code = self.source.compile(arch_of(*device.compute_capability))
+        _, code = self.compile(arch_of(*device.compute_capability))
         loaded = code.get_kernel(self.name)
         return loaded, [info.size for info in loaded.arguments_info]
 
@@ -80,7 +66,7 @@ class Kernel:
             self._carve(int(loaded.handle), self.carveout, device)
         stream = _stream(device, host.stream(device))
         try:
-            config = _config(grid, block, shared_bytes, self.source.must_wait, self.cooperative)
+            config = _config(grid, block, shared_bytes, self.must_wait, self.cooperative)
             host.launch(stream, config, loaded, *map(_argument, args, sizes))
         except Exception as error:
             why = overflow(self.name, args, sizes) or launch_fault(

@@ -164,14 +164,14 @@ class JobWorker(ForkingWorker):
         built: dict[tuple[object, ...], tuple[BuiltKernel, str]] = {}
         warnings: dict[str, None] = {}
         for kernel in kernels:
-            source, (report, _) = kernel.source, kernel.compile(arch)
+            report, _ = kernel.compile(arch)
             warnings |= dict.fromkeys(report.warnings)
             for build in report.kernels:
                 # A source is compiled for each of its kernels, and that one has its code.
-                key = source.path, source.shown_defines, source.options, build.kernel
+                key = kernel.path, kernel.shown_defines, kernel.options, build.kernel
                 if build.code or key not in built:
-                    made = BuiltKernel(**vars(build), source=source.path.name)
-                    built[key] = made, source.shown_defines
+                    made = BuiltKernel(**vars(build), source=kernel.path.name)
+                    built[key] = made, kernel.shown_defines
         self.journal.write(
             Built(
                 variant=name,

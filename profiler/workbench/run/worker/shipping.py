@@ -77,7 +77,7 @@ def packed(job: ShipJob) -> Packable:
     cuda.take_declared()
     if job.has_kernels:  # what a variant without any imports need not be here
         load("variant")
-    kernels = [described(folder, kernel.source) for kernel in cuda.take_declared()]
+    kernels = [described(folder, kernel) for kernel in cuda.take_declared()]
     if len({kernel.options for kernel in kernels}) > 1:
         raise UsageError(
             "its kernels are compiled with different options, and a package has one set of them",
