@@ -165,6 +165,10 @@ class Source:
         """Name the compilers and headers that a build depends on where NVRTC is not all."""
         return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(nvcc.find()))
 
+    @property
+    def _virtual_name(self) -> str:
+        return virtual_name(self.path.parent.name, self.path.name)
+
     def _compile(self, text: str, arch: str) -> tuple[Compiled, Any]:
         """A program is compiled by nvcc, and by NVRTC where nvcc is not installed or fails itself:
         whole if possible, else its device code.
@@ -177,7 +181,7 @@ class Source:
                 f"{self.path.name} asks for nvcc, and nvcc with a host compiler was not found",
                 hint="install the CUDA toolkit and g++, or leave compiler= out: NVRTC",
             )
-        name = virtual_name(self.path)
+        name = self._virtual_name
         try:
             if tool:
                 by_nvcc = partial(self._by_nvcc, tool, arch=arch)
@@ -228,7 +232,7 @@ class Source:
             raise EnvironmentLacks(f"cuda-core cannot be imported: {error}", hint=INSTALL) from None
         is_program = self.compiler != NVRTC
         options = ProgramOptions(
-            name=virtual_name(self.path),
+            name=self._virtual_name,
             arch=arch,
             lineinfo=True,
             include_path=header_folders() + (header_folders(named_only=True) if is_program else []),

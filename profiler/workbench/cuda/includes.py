@@ -42,8 +42,7 @@ def expand_includes(path: Path, seen: set[Path] | None = None, errors: str = "st
     """
     seen = seen if seen is not None else set()
     seen.add(path)
-    virtual = virtual_name(path)
-    lines = []
+    study, lines = path.parent.name, []
     text = source_text(path, path.name, errors)
     for number, line in enumerate(text.splitlines(), start=1):
         match = _INCLUDE.match(line)
@@ -64,10 +63,10 @@ def expand_includes(path: Path, seen: set[Path] | None = None, errors: str = "st
             lines.append("")
         else:
             lines += [
-                f'#line 1 "{virtual_name(target)}"',
+                f'#line 1 "{virtual_name(target.parent.name, target.name)}"',
                 expand_includes(target, seen, errors).rstrip("\n"),
+                f'#line {number + 1} "{virtual_name(study, path.name)}"',
             ]
-            lines.append(f'#line {number + 1} "{virtual}"')
     return "\n".join(lines) + "\n"
 
 
@@ -93,6 +92,6 @@ def within(folder: Path, name: Path | str) -> bool:
     return Path(os.path.normpath(folder / name)).is_relative_to(os.path.normpath(folder))
 
 
-def virtual_name(path: Path) -> str:
-    """The name a source is compiled under: its folder is its study's."""
-    return f"{VIRTUAL_ROOT}/{path.parent.name}/{path.name}"
+def virtual_name(study: str, file: str) -> str:
+    """The name a source is compiled under, so that no machine's path reaches a capture."""
+    return f"{VIRTUAL_ROOT}/{study}/{file}"

@@ -97,9 +97,7 @@ def read_cuda_file(request: Request) -> Problem:
         title=f"{launched} of {path.name}",
         files=files,
         shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in inputs})},
-        loads="",
         made=made_text(inputs),
-        expression="",
         baseline=Module(
             "baseline",
             f"{path.name}:{launched}",

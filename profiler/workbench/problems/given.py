@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import random
 import re
 import sys
@@ -510,8 +511,6 @@ def case(generate: Callable[..., Any], shape: Shape, generator: torch.Generator)
     """Call ``generate_input()`` of a GPU MODE task for a case; with a seed of its own, where the
     case has one, since every draw must be another.
     """
-    import os
-
     # Its references ask for deterministic results, of which cuBLAS gives none without this.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     arguments = dict(shape)
@@ -561,12 +560,6 @@ _needs_gradients: set[Callable[..., Any]] = set()
 _of_cupy: set[Callable[..., Any]] = set()  # functions that take arrays of CuPy
 
 
-def modules_of(function: Callable[..., Any]) -> set[str]:
-    """Names of the modules that its file knows by a name."""
-    values = getattr(function, "__globals__", {}).values()
-    return {value.__name__ for value in values if isinstance(value, ModuleType)}
-
-
 def with_arrays(function: Callable[..., Any], arguments: Iterable[Any], keywords: Inputs) -> Any:
     """Call a function with arrays of CuPy in the memory of the tensors, on torch's stream; what it
     makes has memory of torch, of which a CUDA graph has its own.
@@ -613,7 +606,9 @@ def call(
             else:
                 out = function(*arguments, **keywords)
     except (TypeError, AttributeError):
-        if "cupy" not in modules_of(function) or function in _of_cupy:
+        values = getattr(function, "__globals__", {}).values()
+        modules = {value.__name__ for value in values if isinstance(value, ModuleType)}
+        if "cupy" not in modules or function in _of_cupy:
             raise
         _of_cupy.add(function)
         return call(function, inputs, data=data, some=some)

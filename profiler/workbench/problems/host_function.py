@@ -97,7 +97,6 @@ def read_host_function(request: Request) -> Problem:
         shapes={DEFAULT_SHAPE: GivenShape(shape)},
         loads=challenge.loads if challenge else "",
         made=made,
-        expression="",
         baseline=calling(f"{path.name}:{function}", loads, call),
     )
     return with_references(problem, request, theirs)

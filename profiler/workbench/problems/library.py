@@ -39,9 +39,7 @@ def read_library(request: Request) -> Problem:
         title=f"{function} of {path.name}",
         files={path.name: path.read_bytes()},
         shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in made})},
-        loads="",
         made=made_text(made),
-        expression="",
         baseline=calling(
             f"{path.name}:{function}",
             f'_given = given.Library(__file__, "{path.name}")',

@@ -60,7 +60,7 @@ def largest(shapes: Mapping[str, GivenShape], most: int) -> tuple[dict[str, Give
     return {name: shape for name, shape in shapes.items() if name in names}, names[0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Problem:
     """The parts of a study that a user's files give.
 
@@ -81,10 +81,10 @@ class Problem:
     name: str
     title: str
     files: Mapping[str, bytes]
-    loads: str
     made: str
-    expression: str
     baseline: Module
+    loads: str = ""
+    expression: str = ""
     shapes: Mapping[str, GivenShape] = field(
         default_factory=lambda: {DEFAULT_SHAPE: GivenShape({})}
     )

@@ -8,11 +8,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from workbench import bounds
+from workbench.cuda.includes import virtual_name as virtual_name
 from workbench.cuda.includes import within
 from workbench.study.files import no_file, read_text, readable_text, require_readable
 from workbench.study.front_ends import syntax_tree
@@ -35,11 +36,6 @@ _NAMED_SOURCE = re.compile(r"""(?=["']([^"'\\\n]+\.\w+)["'])""")
 _NAMED_VARIANT = re.compile(r"""\bcuda\.variant\(\s*["'](\w+)["']""")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 _included = lru_cache(maxsize=256)(_INCLUDE.findall)
-
-
-def virtual_name(study: str, file: str) -> str:
-    """The name a source is compiled under, so that no machine's path reaches a capture."""
-    return f"{VIRTUAL_ROOT}/{study}/{file}"
 
 
 def source_files(study: Study, variant: Variant) -> list[Path]:
@@ -101,8 +97,8 @@ class Fingerprints:
 
     def __init__(self, study: Study) -> None:
         self.study = study
-        self._digests: dict[str, hashlib._Hash] = {}
-        self._marks: dict[tuple[str, str], str] = {}
+        self._sources = cache(self._hashed)
+        self._at_shape = cache(self._hashed_at)
 
     @cached_property
     def _code(self) -> bytes:
@@ -110,30 +106,26 @@ class Fingerprints:
         _, *named = named_from(self.study.folder, "study.py")
         return code + b"".join(path.read_bytes() for path in sorted(named))
 
-    def _sources(self, variant: str) -> hashlib._Hash:
-        if variant not in self._digests:
-            digest = hashlib.sha256()
-            described = self.study.variants[variant]
-            files = {p: p.read_bytes() for p in sorted(source_files(self.study, described))}
-            for path, content in files.items():
-                digest.update(path.name.encode() + b"\0" + content + b"\0")
-            if (variables := compiling_variables()) and any(map(_NVCC.search, files.values())):
-                digest.update(json.dumps(variables).encode())
-            if described.params:
-                digest.update(json.dumps(described.params).encode())
-            self._digests[variant] = digest
-        return self._digests[variant].copy()
+    def _hashed(self, variant: str) -> hashlib._Hash:
+        digest = hashlib.sha256()
+        described = self.study.variants[variant]
+        files = {p: p.read_bytes() for p in sorted(source_files(self.study, described))}
+        for path, content in files.items():
+            digest.update(path.name.encode() + b"\0" + content + b"\0")
+        if (variables := compiling_variables()) and any(map(_NVCC.search, files.values())):
+            digest.update(json.dumps(variables).encode())
+        if described.params:
+            digest.update(json.dumps(described.params).encode())
+        return digest
+
+    def _hashed_at(self, variant: str, parameters: str) -> str:
+        digest = self._sources(variant).copy()
+        digest.update(self._code + parameters.encode() + f"harness {HARNESS}".encode())
+        return digest.hexdigest()
 
     def at_shape(self, variant: str, parameters: Mapping[str, Parameter]) -> str:
         """Hash a variant's sources, the study's code, the shape's parameters and the harness."""
-        key = variant, json.dumps(parameters, sort_keys=True)
-        if key not in self._marks:
-            digest = self._sources(variant)
-            digest.update(self._code)
-            digest.update(key[1].encode())
-            digest.update(f"harness {HARNESS}".encode())
-            self._marks[key] = digest.hexdigest()
-        return self._marks[key]
+        return self._at_shape(variant, json.dumps(parameters, sort_keys=True))
 
     def of_sources(self, variant: str) -> str:
         """sha256 over the variant's own sources alone: what a build depends on."""
