@@ -21,6 +21,8 @@ from inprocess import builds_here as builds_here
 from inprocess import hooks_of_one_test as hooks_of_one_test
 from inprocess import same_draws as same_draws
 from inprocess import trials_here as trials_here
+from warm_workers import warm_server as warm_server
+from warm_workers import warm_workers as warm_workers
 from workbench.cli import main
 from workbench.run import gpu, machine
 from workbench.run.gpu import VISIBLE

@@ -51,7 +51,7 @@ def shown_only(name: str) -> tuple[str, str]:
 
 
 @pytest.fixture
-def harness(tmp_path: Path, monkeypatch: Patch) -> Harness:
+def harness(tmp_path: Path, warm_workers: None, monkeypatch: Patch) -> Harness:
     """Small problems, called on the CPU; solutions take half of the time of Model."""
 
     stand_in_for_jobs(monkeypatch)

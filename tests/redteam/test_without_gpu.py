@@ -40,6 +40,7 @@ from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult, NodeKind, TryVerdict
 from workspaces import make
 
+pytestmark = pytest.mark.usefixtures("warm_workers")
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
 
 
@@ -513,7 +514,7 @@ def test_for_a_reference_that_ends_its_process_no_variant_fails(
     reference: str, how: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 3 << 28)
-    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 6.0)
+    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 4.0)
     root = make(tmp_path, {}, {"baseline": HONEST_HERE["baseline"]})
     study = root / "kernels" / "scale" / "study.py"
     study.write_text(study.read_text() + reference)
@@ -526,9 +527,9 @@ def test_for_a_reference_that_ends_its_process_no_variant_fails(
 def test_a_variant_that_hangs_in_a_check_is_named_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 6.0)
+    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 4.0)
     hangs = "import time\n\ndef run(x):\n    while True:\n        time.sleep(0.1)\n"
-    with pytest.raises(UsageError, match=r"^hangs hangs: nothing came for 6 s \(hangs.py:5\)"):
+    with pytest.raises(UsageError, match=r"^hangs hangs: nothing came for 4 s \(hangs.py:5\)"):
         checked(make(tmp_path, {}, {"hangs": hangs}))
 
 
@@ -564,7 +565,7 @@ OF_THE_REFERENCE = "the process that compares ended ({}) while comparing mine.py
     [
         ("crashes", "signal 11, Segmentation fault", "mine.py:twice crashed its process (mine.py:"),
         ("hoards", "signal 9, Killed", "it takes more than 0.8 GiB of memory (mine.py:"),
-        ("hangs", "signal 9, Killed", "nothing came back for 12 s (mine.py:"),
+        ("hangs", "signal 9, Killed", "nothing came back for 6 s (mine.py:"),
     ],
 )
 def test_for_a_reference_that_ends_its_process_nothing_that_is_tried_is_wrong(
@@ -572,8 +573,8 @@ def test_for_a_reference_that_ends_its_process_nothing_that_is_tried_is_wrong(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 13 << 26)
-    monkeypatch.setattr("workbench.bounds.STARTING_SECONDS", 12.0)
-    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 12.0)
+    monkeypatch.setattr("workbench.bounds.STARTING_SECONDS", 6.0)
+    monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 6.0)
     mine, theirs = tmp_path / "mine.py", tmp_path / "theirs.py"
     asked = AttemptOptions(inputs=("x=randn(512)",), versus=f"{theirs}:twice")
     for path, other in ((mine, theirs), (theirs, mine)):
