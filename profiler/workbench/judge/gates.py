@@ -469,10 +469,8 @@ def captured_gate(
         message = f"not collected: compiled {by.message}, and not captured"
         absent = gate(COMPILER, None, "compiler.not_captured", message, by=by)
         return replace(absent, binding=False)
-    if not kernels:
-        most = int(figures["registers"].value)
-        message = f"{most} registers, spills {ABSENT} in the capture; compiled {by.message}"
-        return gate(COMPILER, True, CAPTURED, message, registers=most, by=by)
+    if not kernels:  # of a capture whose index has no resources
+        kernels = [CapturedKernel(kernel="", registers=int(figures["registers"].value))]
     counted = [k.spill_instructions for k in kernels if k.spill_instructions is not None]
     registers = [k.registers for k in kernels if k.registers is not None]
     spilled, least, most = sum(counted), min(registers, default=0), max(registers, default=0)
