@@ -23,11 +23,11 @@ from workbench.derive.figures import (
     stall_times,
 )
 from workbench.derive.matching import groups
-from workbench.derive.rooflines import LEVELS, counted_flops, peaks, point, used
+from workbench.derive.rooflines import counted_flops, peaks, point, used
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.bottlenecks import bottlenecks, parts
 from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, ColumnTable
-from workbench.ncu.catalog import STALL_PREFIX, STALL_REASONS, needed_metrics
+from workbench.ncu.catalog import LEVELS, STALL_PREFIX, STALL_REASONS, needed_metrics
 from workbench.ncu.report_file import Launch
 from workbench.render.document import launches as document
 from workbench.render.markdown import blocks

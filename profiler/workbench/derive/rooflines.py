@@ -32,37 +32,25 @@ from dataclasses import dataclass
 from workbench.derive.figures import DURATION, added, longest, totals
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.catalog import (
-    FP32_OPS,
-    FP64_OPS,
-    HALF_OPS,
+    CLOCKS,
+    COUNTERS,
+    DRAM,
+    GPC_CLOCK,
+    L1,
     L1_BYTES,
+    L2,
     L2_BYTES,
+    LEVELS,
+    OTHER_PASS,
+    PEAK_RATE,
+    PER_CYCLE,
+    SMSP_CLOCK,
     TENSOR_OPS,
+    VECTOR,
     TensorOp,
 )
 
-# Kind of arithmetic to its instructions with their FLOPs, the counter of its peak rate, and the
-# FLOPs of one instruction at that rate.
-VECTOR = {
-    "fp32": (FP32_OPS, "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", 2),
-    "fp64": (FP64_OPS, "sm__sass_thread_inst_executed_op_dfma_pred_on.sum.peak_sustained", 2),
-    "half": (HALF_OPS, "sm__sass_thread_inst_executed_op_hfma_pred_on.sum.peak_sustained", 4),
-}
 TENSOR = "tensor"
-GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
-OTHER_PASS = "sm__cycles_elapsed.avg.per_second"
-DRAM, L2, L1 = LEVELS = ("dram", "l2", "l1")
-# Level to the clock of its own, and to the counters that may have its bytes with the worth of one.
-CLOCKS = {DRAM: "dram__cycles_elapsed.avg.per_second", L2: "lts__cycles_elapsed.avg.per_second"}
-COUNTERS = {
-    DRAM: (("dram__bytes.sum", 1),),
-    L2: ((L2_BYTES, 1), ("lts__lts2xbar_cycles_active.sum", 32)),
-    L1: (
-        (L1_BYTES, 1),
-        ("l1tex__lsu_writeback_active_mem_lgds.sum", 128),
-        ("l1tex__lsu_writeback_active_mem_lg.sum", 128),
-    ),
-}
 METRICS = {DRAM: "dram__bytes_read.sum + dram__bytes_write.sum", L2: L2_BYTES, L1: L1_BYTES}
 Values = Mapping[str, float]  # the metrics of one launch by name
 
@@ -96,8 +84,8 @@ def sm_clock(values: Values) -> float | None:
 
 def vector_peak(values: Values, kind: str) -> float | None:
     """FLOP/s of a kind of ``VECTOR``; None where not collected."""
-    _, name, weight = VECTOR[kind]
-    clock = sm_clock(values)
+    *_, (op, weight) = VECTOR[kind].items()
+    clock, name = sm_clock(values), PEAK_RATE.format(op)
     return weight * values[name] * clock if clock and name in values else None
 
 
@@ -129,8 +117,6 @@ def traffic(values: Values, level: str) -> float | None:
     return None
 
 
-PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
-SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 CYCLES = "gpc__cycles_elapsed.max"
 
 
@@ -153,7 +139,7 @@ def counted_flops(metrics: ColumnTable) -> Mapping[str, float] | None:
 
 def per_cycle(values: Values, kind: str) -> float | None:
     """FLOPs of threads, of a kind of ``VECTOR``; None where one of the counters is missing."""
-    ops, *_ = VECTOR[kind]
+    ops = VECTOR[kind]
     if not all(PER_CYCLE.format(op) in values for op in ops):
         return None
     return added(values[PER_CYCLE.format(op)] * weight for op, weight in ops.items())

@@ -25,23 +25,13 @@ from workbench.derive.figures import (
     stall_shares,
     totals,
 )
-from workbench.derive.rooflines import (
-    DRAM,
-    L1,
-    L2,
-    LEVELS,
-    METRICS,
-    Used,
-    counted_flops,
-    op_peak,
-    used,
-)
+from workbench.derive.rooflines import METRICS, Used, counted_flops, op_peak, used
 from workbench.derive.source_diff import SECTORS, WAVEFRONTS
 from workbench.derive.timeline import CallTimeline, LaunchTimeline
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.judge.findings import Finding, Value, finding, number_of, percent
 from workbench.ncu.capture import Capture, ColumnTable
-from workbench.ncu.catalog import STALL_PREFIX, TENSOR_OPS, catalog
+from workbench.ncu.catalog import DRAM, L1, L2, LEVELS, STALL_PREFIX, TENSOR_OPS, catalog
 from workbench.study.model import Work
 from workbench.words import VIRTUAL_ROOT, Change, Stage, Verdict, grouped
 

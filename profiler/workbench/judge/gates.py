@@ -17,7 +17,7 @@ import msgspec
 
 from workbench.derive.factors import INSTRUCTIONS
 from workbench.derive.figures import DURATION, TIME, Figure, added, figure_label
-from workbench.derive.rooflines import DRAM, GPC_CLOCK, L2, TENSOR, counted_flops, peaks
+from workbench.derive.rooflines import TENSOR, counted_flops, peaks
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.evidence.records import (
     Build,
@@ -51,6 +51,7 @@ from workbench.load import (
     VariantEvidence,
 )
 from workbench.ncu.capture import Launched
+from workbench.ncu.catalog import DRAM, GPC_CLOCK, L2
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.study.model import Ladder, Step, Work

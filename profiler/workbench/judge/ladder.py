@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
-from workbench.derive.rooflines import DRAM, L2, Peaks, Point, peaks, point
+from workbench.derive.rooflines import Peaks, Point, peaks, point
 from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, profiled, source_diff
 from workbench.derive.speedup import OverRecordings, Ratio, Time, over_recordings, smaller
 from workbench.derive.timeline import CallTimeline
@@ -62,6 +62,7 @@ from workbench.load import (
     steps_shown,
 )
 from workbench.ncu.capture import Capture, has_lines
+from workbench.ncu.catalog import DRAM, L2
 from workbench.ncu.command import counting
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import why_no_lines

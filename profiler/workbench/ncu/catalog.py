@@ -72,10 +72,6 @@ LIMITERS = {
     "blocks": "blocks per SM",
     "barriers": "barriers",
 }
-# Thread instructions to FLOPs each; a packed half instruction works on two lanes.
-FP32_OPS = {"fadd": 1, "fmul": 1, "ffma": 2}
-FP64_OPS = {"dadd": 1, "dmul": 1, "dfma": 2}
-HALF_OPS = {"hmul": 2, "hfma": 4}
 
 
 @dataclass(frozen=True)
@@ -128,32 +124,37 @@ TENSOR_OPS = (
 # local and distributed shared memory return; a block's own shared memory is not in it.
 L2_BYTES = "derived__lts__lts2xbar_bytes.sum"
 L1_BYTES = "derived__l1tex__lsu_writeback_bytes_mem_lgds.sum"
+# Kind of arithmetic to its thread instructions with the FLOPs of each; a packed half instruction
+# works on two lanes. The last is the one whose peak rate is known.
+VECTOR = {
+    "fp32": {"fadd": 1, "fmul": 1, "ffma": 2},
+    "fp64": {"dadd": 1, "dmul": 1, "dfma": 2},
+    "half": {"hmul": 2, "hfma": 4},
+}
+PEAK_RATE = "sm__sass_thread_inst_executed_op_{}_pred_on.sum.peak_sustained"
+PER_CYCLE = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum.per_cycle_elapsed"
+GPC_CLOCK = "gpc__cycles_elapsed.avg.per_second"
+OTHER_PASS = "sm__cycles_elapsed.avg.per_second"
+DRAM, L2, L1 = LEVELS = ("dram", "l2", "l1")
+# Level to the clock of its own, and to the counters that may have its bytes with the worth of one.
+CLOCKS = {DRAM: "dram__cycles_elapsed.avg.per_second", L2: "lts__cycles_elapsed.avg.per_second"}
+COUNTERS = {
+    DRAM: (("dram__bytes.sum", 1),),
+    L2: ((L2_BYTES, 1), ("lts__lts2xbar_cycles_active.sum", 32)),
+    L1: (
+        (L1_BYTES, 1),
+        ("l1tex__lsu_writeback_active_mem_lgds.sum", 128),
+        ("l1tex__lsu_writeback_active_mem_lg.sum", 128),
+    ),
+}
+SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 
 ROOFLINE_METRICS = (
-    "dram__bytes.sum.peak_sustained",
-    "dram__cycles_elapsed.avg.per_second",
-    f"{L2_BYTES}.peak_sustained",
-    f"{L2_BYTES}.per_second",
-    "lts__lts2xbar_cycles_active.sum.peak_sustained",
-    "lts__lts2xbar_cycles_active.sum.per_second",
-    "lts__cycles_elapsed.avg.per_second",
-    f"{L1_BYTES}.peak_sustained",
-    f"{L1_BYTES}.per_second",
-    *(
-        f"l1tex__lsu_writeback_active_mem_{mem}.sum{end}"
-        for mem in ("lgds", "lg")
-        for end in (".peak_sustained", ".per_second")
-    ),
-    "sm__cycles_elapsed.avg.per_second",
-    "smsp__cycles_elapsed.avg.per_second",
-    *(
-        f"sm__sass_thread_inst_executed_op_{op}_pred_on.sum.peak_sustained"
-        for op in ("ffma", "dfma", "hfma")
-    ),
-    *(
-        f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed"
-        for op in (*FP32_OPS, *FP64_OPS, *HALF_OPS)
-    ),
+    *(f"{name}.peak_sustained" for counters in COUNTERS.values() for name, _ in counters),
+    *(f"{name}.per_second" for level in (L2, L1) for name, _ in COUNTERS[level]),
+    *(*CLOCKS.values(), OTHER_PASS, SMSP_CLOCK),
+    *(PEAK_RATE.format([*ops][-1]) for ops in VECTOR.values()),
+    *(PER_CYCLE.format(op) for ops in VECTOR.values() for op in ops),
     *(name for op in TENSOR_OPS for name in (op.work, op.peak)),
 )
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from workbench.derive.rooflines import DRAM
 from workbench.judge import advice_rules
 from workbench.judge.advice_rules import LEAST, Advice, Limit, Spot, resource
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
+from workbench.ncu.catalog import DRAM
 from workbench.render import doc
 from workbench.render.numbers import factor, number, percent
 from workbench.words import ABSENT, Change, Stage

@@ -17,7 +17,6 @@ from types import MappingProxyType
 
 from workbench.derive.code_diff import sizes_and_summary
 from workbench.derive.figures import ISSUING, UNSAMPLED
-from workbench.derive.rooflines import DRAM, L2
 from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
@@ -25,6 +24,7 @@ from workbench.judge.gates import shows_bug
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.times import TimingFacts
+from workbench.ncu.catalog import DRAM, L2
 from workbench.render import doc
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
