@@ -32,18 +32,13 @@ from types import MappingProxyType
 
 from workbench.derive.figures import DURATION, ISSUING, added, summed, totals
 from workbench.ncu.capture import Capture, ColumnTable
-from workbench.ncu.disassembly import Code, kinds_of
+from workbench.ncu.disassembly import LINE_COUNTERS, Code, kinds_of
+from workbench.ncu.places import Place
 from workbench.words import LineKind, grouped, shown
 
-INSTRUCTIONS, SECTORS, WAVEFRONTS = (
-    "instructions",
-    "excess_global_sectors",
-    "excess_shared_wavefronts",
-)
-COUNTERS = (INSTRUCTIONS, SECTORS, WAVEFRONTS)
+INSTRUCTIONS, SECTORS, WAVEFRONTS = COUNTERS = tuple(LINE_COUNTERS)
 NO_STALLS: Mapping[str, float] = MappingProxyType({})
 NS_PER_US = 1e3
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from workbench.judge.bottlenecks import NO_STALL
 from workbench.judge.findings import Finding, Value, finding, number_of, percent
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import DRAM, L1, L2, LEVELS, STALL_PREFIX, TENSOR_OPS, catalog
+from workbench.ncu.places import Place
 from workbench.study.model import Work
 from workbench.words import VIRTUAL_ROOT, Change, Stage, Verdict, grouped
 
@@ -50,7 +51,6 @@ ISSUE = "issue"
 SHARED_BY_ALL = (DRAM, L2)  # resources of the GPU, not of an SM
 DRIVER_KB = 1.1  # of shared memory that every block has on recent GPUs without asking for any
 WGMMA, MMA = "wgmma", "mma.sync"
-Place = tuple[str, int]
 
 
 @dataclass(frozen=True)

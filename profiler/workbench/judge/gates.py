@@ -51,7 +51,7 @@ from workbench.load import (
     VariantEvidence,
 )
 from workbench.ncu.capture import Launched
-from workbench.ncu.catalog import DRAM, GPC_CLOCK, L2
+from workbench.ncu.catalog import DRAM, GPC_CLOCK, L2, catalog
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.study.model import Ladder, Step, Work
@@ -668,7 +668,6 @@ def rates_of(case: Case) -> Mapping[str, float]:
 # closer: ncu runs it at another clock, and with less in L2. Honest kernels take 1.1 times this
 # or more (docs/trust.md).
 LEAST_SHARE, UNDER_NCU_US = 0.5, 0.6
-DRAM_READ = ("dram__bytes_read.sum", "dram__bytes_op_read.sum")
 
 
 @dataclass(frozen=True)
@@ -692,6 +691,7 @@ def profiled(case: Case) -> Profiled | None:
         return None
     shortest, longest, from_caches = [], [], []
     index, rate = case.evidence.index, rates_of(case).get(DRAM)
+    reads = catalog()["dram_read"].names
     emptied = index is None or index.was_flushed
     for values in capture.metrics.by_launch.values():
         if DURATION not in values:
@@ -699,7 +699,7 @@ def profiled(case: Case) -> Profiled | None:
         duration = values[DURATION] * 1e-3
         clock = values.get(GPC_CLOCK, 0.0) * 1e-9
         scaled = duration * clock / ghz if ghz and clock else duration
-        read = next((values[name] for name in DRAM_READ if name in values), 0.0)
+        read = next((values[name] for name in reads if name in values), 0.0)
         shortest.append(min(duration, scaled))
         longest.append(max(duration, scaled))
         from_caches.append(shortest[-1] - (read * 1e6 / rate if rate and emptied else 0.0))

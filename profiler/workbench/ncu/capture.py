@@ -6,10 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from workbench.errors import BadCapture, UsageError, unknown
 from workbench.ncu.catalog import GLOBAL_SECTORS, STALL_PREFIX, needed_metrics
@@ -38,9 +38,6 @@ from workbench.ncu.reader import (
     number,
 )
 from workbench.study.files import json_data
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 METRIC_COLUMNS = ["launch", "kernel", "metric", "value", "unit"]
 LINE_COLUMNS = ["launch", "kernel", "file", "line", "counter", "value"]
@@ -108,14 +105,12 @@ class ColumnTable:
             launches.setdefault(int(launch), {})[str(name)] = float(value)
         return launches
 
-    def table(self) -> pd.DataFrame:
-        import pandas as pd
 
-        return pd.DataFrame(self.entries, columns=list(self.columns))
-
-
-# As ``reader`` has the launches: disassembling one takes a tenth of a second.
-_counts: dict[Any, Counted] = {}
+@cache  # as ``reader`` has the launches: disassembling one takes a tenth of a second
+def _counted(action: Any, path: Path) -> Counted:
+    tables = tables_in(path)
+    with limited(path):
+        return counted(action, tables)
 
 
 @dataclass(frozen=True)
@@ -140,13 +135,9 @@ class Decoded:
             raise BadCapture(f"{self.path} {wrong}", hint=CUT)
         return numbers
 
-    @cached_property
+    @property
     def _counted(self) -> Counted:
-        if self.action not in _counts:
-            tables = tables_in(self.path)
-            with limited(self.path):
-                _counts[self.action] = counted(self.action, tables)
-        return _counts[self.action]
+        return _counted(self.action, self.path)
 
     @cached_property
     def lines(self) -> list[tuple[Any, ...]]:
