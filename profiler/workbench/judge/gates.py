@@ -83,6 +83,11 @@ class Gate:
         """None where there is no evidence for it."""
         return None if self.state == GateState.OPEN else self.state == GateState.PASSED
 
+    @property
+    def failure(self) -> Finding | None:
+        """Why it failed; None where it did not."""
+        return self.why if self.state == GateState.FAILED else None
+
 
 def gate(
     name: str,
@@ -159,9 +164,8 @@ def unseen_gate(
         if check is not None and check.status != CheckResult.CORRECT:
             return Gate(UNSEEN, GateState.FAILED, failed_check(check, shape))
     checked = {shape: check for shape, check in unseen.checks.items() if check is not None}
-    accurate = accuracy_gate(checked, gates, reference)
-    if accurate.state == GateState.FAILED:
-        return Gate(UNSEEN, GateState.FAILED, accurate.why)
+    if why := accuracy_gate(checked, gates, reference).failure:
+        return Gate(UNSEEN, GateState.FAILED, why)
     drawn = f"correct at shapes drawn with seed {unseen.seed}"
     if not timed and not due:
         return gate(UNSEEN, True, "unseen.correct", drawn, seed=unseen.seed)
@@ -449,7 +453,7 @@ def gate_of(evidence: VariantEvidence, gates: Gates) -> Gate:
     captured = captured_gate(
         index.resources if index else None, evidence.figures, evidence.front_ends, gates
     )
-    if not build.kernels or captured.state == GateState.FAILED:
+    if not build.kernels or captured.failure:
         return captured
     message = f"{compiled.why.message}; of the others: {captured.why.message}"
     whys = {"here": compiled.why, "others": captured.why}
@@ -517,9 +521,7 @@ def cross_check_gates(case: Case) -> tuple[Gate, ...]:
 def compared_gates(compared: Iterable[Case]) -> Iterator[Gate]:
     """Give a failed gate for each case whose time is contradicted: a ratio over it is wrong."""
     for case in compared:
-        duration = duration_gate(case)
-        why = duration.why if duration.state == GateState.FAILED else slowed(case)
-        if why:
+        if why := duration_gate(case).failure or slowed(case):
             message = f"{case.variant} has a wrong time: {why.message}"
             yield gate("compared with", False, "compared", message, variant=case.variant, why=why)
 
@@ -804,7 +806,7 @@ def _bytes(case: Case, work: Work) -> Gate | None:
     if not work.bytes or not launched or any(x.l2_bytes is None for x in launched):
         return None
     moved = _at_least(sum(x.l2_bytes or 0.0 for x in launched), work.bytes, "bytes")
-    if moved.state == GateState.FAILED and _has_others(case):
+    if moved.failure and _has_others(case):
         message = (
             f"{moved.why.values['ratio']:.2f} times the bytes through L2 that it needs; copies or "
             "memsets may do the others, and ncu does not see them"

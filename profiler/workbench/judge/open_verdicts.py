@@ -9,7 +9,7 @@ from functools import partial
 from workbench.derive.speedup import Ratio, ratio_of, session_times, time_of
 from workbench.evidence.records import Build, Timing
 from workbench.judge.commits import TimedPair, time_verdict
-from workbench.judge.gates import alone_state, for_bug_fix, speed_verdict
+from workbench.judge.gates import alone_state, compiler_gate, for_bug_fix, speed_verdict
 from workbench.study.config import CommitGate, Config, Gates
 from workbench.study.model import Ladder
 from workbench.words import HEADLINE, GateState, Move, Regime, Verdict
@@ -103,6 +103,6 @@ class Deciding:
 
     def refused(self, config: Config) -> Callable[[Build], bool] | None:
         """Return which builds are not worth checking and timing."""
-        from workbench.judge.sweeps import refusal
-
-        return (lambda build: bool(refusal(build, config.gates))) if self.refusing else None
+        if not self.refusing:
+            return None
+        return lambda build: compiler_gate(build, config.gates).failure is not None

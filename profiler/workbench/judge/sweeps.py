@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from workbench.derive.speedup import Ratio, Time
-from workbench.evidence.records import Build
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
 from workbench.judge.times import ShapeTimes, main_timing, timing_facts, timing_warnings
 from workbench.load import ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.study.config import Gates
-from workbench.words import CheckResult, GateState, Origin, Parameter, shown
+from workbench.words import CheckResult, Origin, Parameter, shown
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,8 @@ def judge_sweep(
     names = [
         name
         for name in space.combinations
-        if evidence.variants[name].correct and not imprecision(evidence.variants[name], gates)
+        if evidence.variants[name].correct
+        and not accuracy_gate(evidence.variants[name].checks, gates, REFERENCE).failure
     ]
     timing = main_timing(evidence, names)
     recorded = ShapeTimes(evidence, timing)
@@ -202,6 +202,7 @@ def confirmation(
     return next((t for t in later if {base, best} <= t.chained), None)
 
 
+REFERENCE = "the reference"  # in what is said of an error
 COMPILER_ERROR = re.compile(r"\(\d+\): (?:catastrophic )?error\b")
 
 
@@ -225,25 +226,13 @@ def fate_of(evidence: VariantEvidence, shape: str, gates: Gates) -> tuple[Fate, 
         errors = (line for line in build.error.splitlines() if COMPILER_ERROR.search(line))
         text = next(errors, first_line(build.error))
         return Fate.UNBUILT, finding("compiler.error", text, text=text)
-    if why := refusal(build, gates):
+    if why := compiler_gate(build, gates).failure:
         return Fate.REFUSED, why
     if check is not None and check.status == CheckResult.UNSUPPORTED:
         return Fate.UNSUPPORTED, finding("stopped", check.why, text=check.why)
     for name, other in evidence.checks.items():
         if other.status not in (CheckResult.CORRECT, CheckResult.UNSUPPORTED):
             return Fate.FAILED, failed_check(other, name if name != shape else "")
-    if why := imprecision(evidence, gates):
+    if why := accuracy_gate(evidence.checks, gates, REFERENCE).failure:
         return Fate.INACCURATE, why
     return Fate.MISSING, None
-
-
-def imprecision(evidence: VariantEvidence, gates: Gates) -> Finding | None:
-    """Why its error is too large beside the primary reference's; None where it is not."""
-    gate = accuracy_gate(evidence.checks, gates, "the reference")
-    return gate.why if gate.state == GateState.FAILED else None
-
-
-def refusal(build: Build | None, gates: Gates) -> Finding | None:
-    """Why the compiler gate does not let a build pass; None where it does, or there is none."""
-    gate = compiler_gate(build, gates)
-    return gate.why if gate.state == GateState.FAILED else None
