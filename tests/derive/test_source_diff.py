@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 
 from workbench.derive.figures import DURATION
 from workbench.derive.source_diff import (
@@ -31,7 +33,7 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
-from workbench.render.doc import plain
+from workbench.render.doc import LinesBlock, plain
 from workbench.render.document import hunks
 from workbench.render.document.hunks import (
     absences,
@@ -42,6 +44,7 @@ from workbench.render.document.hunks import (
     shown_shifts,
 )
 from workbench.render.numbers import clip, printable
+from workbench.render.terminal import write
 
 # ---- hunks as a unified diff that ``patch`` takes, to compare with other tools' output
 NO_FILE = "/dev/null"
@@ -392,14 +395,16 @@ def test_the_costliest_hunks_come_first() -> None:
     found = source_diff(costed(before, "one", {1: 10}), costed(after, "two", {1: 20, 7: 60}))
     assert [hunk.number for hunk in costliest(found)] == [2, 1]
     assert [plain(line)[:6] for line in costliest_lines(found)] == ["hunk 2", "hunk 1"]
-    shown = "\n".join(texts(found, None))
+    shown = "\n".join(texts(found, 10_000))
     assert shown.index("hunk 2: ") < shown.index("hunk 1: ")
 
 
-def texts(found: SourceDiff, width: int | None) -> list[str]:
-    return [
-        "".join(text for text, _ in pieces) for pieces in hunks.diff(found, ("one", "two"), width)
-    ]
+def texts(found: SourceDiff, width: int) -> list[str]:
+    """The lines of a terminal that is so wide."""
+    shown = io.StringIO()
+    block = LinesBlock(list(hunks.diff(found, ("one", "two"))))
+    write([block], Console(file=shown, width=width, color_system=None))
+    return shown.getvalue().splitlines()
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
@@ -410,7 +415,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(cell_len, shown)) <= width
     assert any("…" in line for line in shown)
     assert any("60.0 %" in line and "- " in line for line in shown)
-    assert not any("…" in line for line in texts(found, None))
+    assert not any("…" in line for line in texts(found, 10_000))
 
 
 def test_what_could_steer_a_terminal_is_spelt_out() -> None:

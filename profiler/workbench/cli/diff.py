@@ -42,9 +42,10 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, doc, in_short
+from workbench.render.doc import Line, Piece
 from workbench.render.document import hunks, launches, variant
-from workbench.render.document.hunks import STYLES, Pieces, gutter
-from workbench.render.numbers import clip, count, number, printable
+from workbench.render.document.hunks import BLANK, STYLES, gutter
+from workbench.render.numbers import count, number
 from workbench.study.files import for_shell
 from workbench.words import NONE, Status
 
@@ -209,7 +210,7 @@ def _source(
     """Every hunk with its costs, or why there are none."""
     if absent := hunks.absences(changes, names):
         yield doc.paragraph(absent)
-    yield doc.LinesBlock(lambda width: hunks.diff(changes, names, width, paths))
+    yield doc.LinesBlock(list(hunks.diff(changes, names, paths)))
 
 
 KINDS, HUNKS = 12, 8  # the most that are shown
@@ -262,22 +263,22 @@ def _kernel(diff: CodeDiff) -> Iterator[doc.Block]:
         yield doc.table("kinds", fields, kinds[:KINDS], key=lambda k: k.kind)
     # The costliest first; without costs, in the order of the code.
     if hunks := sorted(diff.hunks, key=lambda hunk: -max(time or 0.0 for time in _times(hunk))):
-        yield doc.LinesBlock(lambda width: _hunks(hunks, width))
+        yield doc.LinesBlock(list(_hunks(hunks)))
 
 
-def _hunks(hunks: Sequence[CodeDiff], width: int | None) -> Iterator[Pieces]:
+def _hunks(hunks: Sequence[CodeDiff]) -> Iterator[Line]:
     for hunk in hunks[:HUNKS]:
-        yield [("", "")]
+        yield BLANK
         times = " → ".join(shown(time, number) for time in _times(hunk))
-        yield [(clip(f"{_place(hunk)}: stall time {times} µs", width), "bold")]
+        yield [Piece(f"{_place(hunk)}: stall time {times} µs", "bold")]
         for is_shown, run in groupby(hunk.rows, _is_costly):
             rows = tuple(run)
             if is_shown or len(hunk.rows) <= LONG or len(rows) <= FOLDED:
-                yield from (pieces for row in rows for pieces in _lines(row, width))
+                yield from (line for row in rows for line in _lines(row))
             else:
-                yield [(clip(f"{'':19}{replace(hunk, rows=rows).sentence()}", width), "dim")]
+                yield [Piece(f"{'':19}{replace(hunk, rows=rows).sentence()}", "dim")]
     if len(hunks) > HUNKS:
-        yield [(f"{len(hunks) - HUNKS} more places changed: --json shows all", "dim")]
+        yield [Piece(f"{len(hunks) - HUNKS} more places changed: --json shows all", "dim")]
 
 
 def _is_costly(row: CodeRow) -> bool:
@@ -297,15 +298,14 @@ def _place(hunk: CodeDiff) -> str:
     return f"{addresses}, {base(file)}:{line}" if file else addresses
 
 
-def _lines(row: CodeRow, width: int | None) -> Iterator[Pieces]:
+def _lines(row: CodeRow) -> Iterator[Line]:
     """An unchanged instruction is a line; another is one of each side, with what changed."""
     is_kept = row.change in (CodeChange.SAME, CodeChange.REGISTER)
     for sign, cost in [(" ", row.after)] if is_kept else [("-", row.before), ("+", row.after)]:
         if cost is not None:
             word = row.change if row.change in NAMED else ""
-            head = f"{gutter(cost)[0]}  {cost.address:#06x} {word:<9}"
-            room = None if width is None else width - len(head)
-            yield [(head, "dim"), (clip(f"{sign} {printable(cost.sass)}", room), STYLES[sign])]
+            head = f"{gutter(cost).text}  {cost.address:#06x} {word:<9}"
+            yield [Piece(head, "dim"), Piece(f"{sign} {cost.sass}", STYLES[sign])]
 
 
 def code_data(result: MachineCodeResult) -> answers.MachineCode:

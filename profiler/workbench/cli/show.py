@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -195,6 +194,6 @@ def _lines(result: LinesResult, options: Any) -> Iterator[doc.Block]:
     if result.report is not None:
         yield launches.about(result.report)
     of_lines = by_line if options.top else {}
-    yield doc.LinesBlock(partial(hunks.hottest, files, options.top or HOTTEST, of_lines))
+    yield doc.LinesBlock(list(hunks.hottest(files, options.top or HOTTEST, of_lines)))
     if options.top is None:
-        yield doc.LinesBlock(partial(hunks.sources, files, listing.notes, by_line))
+        yield doc.LinesBlock(list(hunks.sources(files, listing.notes, by_line)))

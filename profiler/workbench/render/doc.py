@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from workbench.render.numbers import finite, interval, number, one_line, quantity, with_unit
 from workbench.words import ABSENT, NONE
@@ -169,11 +169,22 @@ class Section:
     badge: str = ""
 
 
+class Piece(NamedTuple):
+    """Text of a line in a style of the terminal, which must be ``least`` cells wide to show it."""
+
+    text: str
+    style: str = ""
+    least: int = 0
+
+
+Line: TypeAlias = Sequence[Piece]
+
+
 @dataclass(frozen=True)
 class LinesBlock:
-    """Lines of source that ``lines`` makes for a width, None for any: pieces of text and style."""
+    """Lines of source, which a terminal cuts to its width."""
 
-    lines: Callable[[int | None], Iterator[list[tuple[str, str]]]]
+    lines: Sequence[Line]
 
 
 Block: TypeAlias = (

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 
 from workbench.render import doc
-from workbench.render.numbers import harmless, one_line
+from workbench.render.numbers import harmless, one_line, printable
 
 TOP = 2  # level of a document's sections; its title is above them
 
@@ -157,8 +157,8 @@ def block(content: doc.Block, level: int) -> str:
         case doc.SourceChange():
             return ""  # on the page
         case doc.LinesBlock():
-            lines = ("".join(text for text, _ in line).rstrip() for line in content.lines(None))
-            return "\n".join(lines)
+            lines = ("".join(piece.text for piece in line) for line in content.lines)
+            return "\n".join(printable(line).rstrip() for line in lines)
         case doc.Table():
             return table(content)
         case doc.Fold():

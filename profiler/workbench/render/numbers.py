@@ -162,11 +162,11 @@ def _shown(character: str) -> str:
     return character
 
 
-def clip(text: str, width: int | None) -> str:
-    """Cut to ``width`` terminal cells, the last one an ellipsis; None is any width."""
+def clip(text: str, width: int) -> str:
+    """Cut to ``width`` terminal cells, the last one an ellipsis."""
     from rich.cells import cell_len, set_cell_size
 
-    if width is None or cell_len(text) <= width:
+    if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 

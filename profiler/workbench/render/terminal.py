@@ -54,9 +54,12 @@ def _write(block: doc.Block, console: Console) -> None:
             for text in block.text.splitlines():
                 console.print(printable(text), markup=False, soft_wrap=True)
         case doc.LinesBlock():
-            for pieces in block.lines(console.width):
-                safe = [(printable(text), style) for text, style in pieces]
-                console.print(Styled.assemble(*safe), soft_wrap=True)
+            for pieces in block.lines:
+                shown = [(printable(p.text), p.style) for p in pieces if p.least <= console.width]
+                cut = Styled.assemble(*shown)
+                cut.rstrip()
+                cut.truncate(console.width, overflow="ellipsis")
+                console.print(cut, soft_wrap=True)
         case doc.Table():
             console.print(*drawn(doc.filled(block), console.width), sep="\n")
         case doc.Section(title=title, blocks=inside) | doc.Fold(summary=title, blocks=inside):

@@ -1,7 +1,6 @@
-"""What the lines of a diff or a source cost, as sentences and as lines of a terminal.
+"""What the lines of a diff or a source cost, as sentences and as lines for a terminal or a pipe.
 
-These come as pieces of (text, style); signs and numbers carry the meaning, styles only repeat it.
-Terminals and pipes get the same lines; only a terminal's width cuts them.
+Signs and numbers carry the meaning, styles only repeat it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.render import doc
+from workbench.render.doc import Line, Piece
 from workbench.render.document.limits import stall_words
-from workbench.render.numbers import clip, count, number, percent, printable, shorten
+from workbench.render.numbers import count, number, percent, shorten
 from workbench.words import ABSENT, NONE
 
 NO_PATHS: Mapping[str, str] = MappingProxyType({})
@@ -189,41 +189,39 @@ def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
     return f"Costs by line are {ABSENT} ({'; '.join(parts)})." if parts else ""
 
 
-Pieces = list[tuple[str, str]]
 HOT = 0.05
 WARM = 0.01
 LEAST = 0.0005  # a share that rounds to 0.0 % is left blank
 REASON = 16
-HEAD = [(f"    {'share':>5} {'mostly':<18} {'executed':>8}  {'at':<6}  instruction", "bold")]
+WITH_REASONS, WITH_NUMBERS = 100, 80  # narrower terminals lose the reason, then the line number
+BLANK: Line = [Piece("")]
+HEAD = [Piece(f"    {'share':>5} {'mostly':<18} {'executed':>8}  {'at':<6}  instruction", "bold")]
 STYLES = {"-": "red", "+": "green", " ": ""}
 HEADING = "before each line: its stall samples as a share of all samples, in {} and in {}"
 
 
-def gutter(cost: Cost | InstructionCost | None) -> tuple[str, str]:
-    """A line's or instruction's share of all samples in 7 cells, and its style."""
+def gutter(cost: Cost | InstructionCost | None) -> Piece:
+    """A line's or instruction's share of all samples in 7 cells."""
     share = cost.share if cost else None
     if share is None or share < LEAST:
-        return " " * 7, ""
-    return f"{100 * share:5.1f} %", "bold" if share >= HOT else ""
+        return Piece(" " * 7)
+    return Piece(f"{100 * share:5.1f} %", "bold" if share >= HOT else "")
 
 
-def hunk_lines(
-    file: FileDiff, hunk: Hunk, width: int | None, paths: Mapping[str, str]
-) -> Iterator[Pieces]:
+def hunk_lines(file: FileDiff, hunk: Hunk, paths: Mapping[str, str]) -> Iterator[Line]:
     """The heading, the costs before and after, and the diff with its gutters."""
-    yield [(clip(printable(f"hunk {hunk.number}: {where(hunk, paths)}"), width), "bold")]
+    yield [Piece(f"hunk {hunk.number}: {where(hunk, paths)}", "bold")]
     if hunk.comments_only:
-        yield [("  comments or blanks only", "dim")]
+        yield [Piece("  comments or blanks only", "dim")]
     elif hunk.host:
-        yield [(clip("  host code: it costs no GPU time itself", width), "dim")]
+        yield [Piece("  host code: it costs no GPU time itself", "dim")]
     else:
-        yield from ([(clip(f"  {text}", width), "")] for text in costs(hunk))
-    yield from diff_lines(with_context(file, hunk), width, bare=hunk.host)
+        yield from ([Piece(f"  {text}")] for text in costs(hunk))
+    yield from diff_lines(with_context(file, hunk), bare=hunk.host)
 
 
-def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) -> Iterator[Pieces]:
-    """``bare`` leaves the gutters out. Narrow terminals lose the reason, then the numbers."""
-    reasons = not bare and (width is None or width >= 100)
+def diff_lines(rows: list[DiffRow], *, bare: bool = False) -> Iterator[Line]:
+    """``bare`` leaves the gutters out."""
     costs_of = {
         id(source): (row.before, row.after)
         for row in rows
@@ -232,47 +230,37 @@ def diff_lines(rows: list[DiffRow], width: int | None, *, bare: bool = False) ->
     }
     for sign, source in signed(rows):
         before, after = costs_of[id(source)]
-        pieces: Pieces = []
+        pieces: list[Piece] = []
         if not bare:
-            pieces += [gutter(before.cost if before and sign != "+" else None), (" ", "")]
-            pieces += [gutter(after.cost if after and sign != "-" else None), (" ", "")]
-        if reasons:
             hot = (source.cost.share or 0.0) >= LEAST
             reason = stall_label(source.cost.top_stall)[:REASON] if hot else ""
-            pieces.append((f"{reason:<{REASON}} ", "dim"))
-        if width is None or width >= 80:
-            pieces.append((f"{source.line:>4} ", "dim"))
-        used = sum(len(text) for text, _ in pieces) + 2
-        text = clip(printable(source.text), None if width is None else width - used)
-        yield [*pieces, (f"{sign} {text}".rstrip(), STYLES[sign])]
+            pieces += [gutter(before.cost if before and sign != "+" else None), Piece(" ")]
+            pieces += [gutter(after.cost if after and sign != "-" else None), Piece(" ")]
+            pieces += [Piece(f"{reason:<{REASON}} ", "dim", WITH_REASONS)]
+        number = Piece(f"{source.line:>4} ", "dim", WITH_NUMBERS)
+        yield [*pieces, number, Piece(f"{sign} {source.text}", STYLES[sign])]
 
 
 def diff(
-    changes: SourceDiff,
-    names: tuple[str, str],
-    width: int | None,
-    paths: Mapping[str, str] = NO_PATHS,
-) -> Iterator[Pieces]:
+    changes: SourceDiff, names: tuple[str, str], paths: Mapping[str, str] = NO_PATHS
+) -> Iterator[Line]:
     """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
     if changes.has_costs and changes.hunks:
-        yield [(clip(printable(HEADING.format(*names)), width), "dim")]
+        yield [Piece(HEADING.format(*names), "dim")]
     pairs = [(file, hunk) for file in changes.files for hunk in file.hunks]
     for file, hunk in sorted(pairs, key=lambda pair: -weight(pair[1])):
-        yield [("", "")]
-        yield from hunk_lines(file, hunk, width, paths)
+        yield BLANK
+        yield from hunk_lines(file, hunk, paths)
     if not changes.hunks:
-        yield [("the sources are the same", "")]
+        yield [Piece("the sources are the same")]
     if moved := shifts(changes):
-        yield [("", "")]
-        yield [(clip("unchanged lines whose stall time changed most:", width), "bold")]
-    yield from ([(clip(f"  {printable(doc.plain(shift))}", width), "")] for shift in moved)
+        yield BLANK
+        yield [Piece("unchanged lines whose stall time changed most:", "bold")]
+    yield from ([Piece(f"  {doc.plain(shift)}")] for shift in moved)
     if changes.has_costs:
-        lines = (
-            f"stall time, {name}: {pair(stall_time(before), stall_time(after))}"
-            for name, before, after in sums(changes)
-        )
-        yield [("", "")]
-        yield from ([(clip(printable(text), width), "")] for text in lines)
+        yield BLANK
+        for name, before, after in sums(changes):
+            yield [Piece(f"stall time, {name}: {pair(stall_time(before), stall_time(after))}")]
 
 
 @dataclass(frozen=True)
@@ -293,6 +281,7 @@ class SourceLine:
 
 
 Listing = Mapping[str, Sequence[SourceLine]]
+Code = Mapping[tuple[str, int], Sequence[InstructionCost]]  # by file and line
 
 
 def hottest_first(files: Listing) -> Listing:
@@ -300,12 +289,7 @@ def hottest_first(files: Listing) -> Listing:
     return dict(sorted(files.items(), key=lambda item: -sum(x.samples or 0 for x in item[1])))
 
 
-def sources(
-    files: Listing,
-    notes: Mapping[str, str],
-    sass: Mapping[tuple[str, int], Sequence[InstructionCost]],
-    width: int | None,
-) -> Iterator[Pieces]:
+def sources(files: Listing, notes: Mapping[str, str], sass: Code) -> Iterator[Line]:
     """Every source with the share of all samples and the top stall reason before each line; hot
     ones are marked. ``notes`` stand under the headings of files, ``sass`` under its lines.
     """
@@ -314,28 +298,24 @@ def sources(
     for file, lines in files.items():
         if any(line.ran for line in lines):
             total = sum(line.samples or 0 for line in lines)
-            yield [(f"{printable(file)}: {heading} ({total} here)", "bold")]
-            yield from ([(note, "yellow")] for note in [notes.get(file, "")] if note)
-            yield [("", "")]
+            yield [Piece(f"{file}: {heading} ({total} here)", "bold")]
+            if file in notes:
+                yield [Piece(notes[file], "yellow")]
+            yield BLANK
             yield from [HEAD] * bool(sass)
             for line in lines:
-                yield source_line(line, width)
-                yield from (instruction(one, width) for one in sass.get((file, line.line), ()))
+                yield source_line(line)
+                yield from map(instruction, sass.get((file, line.line), ()))
         else:
-            yield [(f"{printable(file)}: no instruction was executed there", "")]
-        yield [("", "")]
+            yield [Piece(f"{file}: no instruction was executed there")]
+        yield BLANK
     shown = {(file, line.line) for file, lines in files.items() for line in lines}
     if rest := [one for place, found in sass.items() if place not in shown for one in found]:
-        yield [("instructions of no line that is shown:", "bold")]
-        yield from (instruction(one, width) for one in rest)
+        yield [Piece("instructions of no line that is shown:", "bold")]
+        yield from map(instruction, rest)
 
 
-def hottest(
-    files: Listing,
-    most: int,
-    sass: Mapping[tuple[str, int], Sequence[InstructionCost]],
-    width: int | None,
-) -> Iterator[Pieces]:
+def hottest(files: Listing, most: int, sass: Code) -> Iterator[Line]:
     """The hottest lines of all files with their places, each with its instructions in ``sass``;
     where no line is known, the hottest instructions.
     """
@@ -344,45 +324,41 @@ def hottest(
     if sass and not ranked:
         every = [one for found in sass.values() for one in found]
         every = sorted(every, key=lambda x: (-(x.share or 0.0), x.launch, x.address))[:most]
-        yield [(f"no line is known; the {len(every)} hottest instructions:", "bold")]
+        yield [Piece(f"no line is known; the {len(every)} hottest instructions:", "bold")]
         yield HEAD
-        yield from (instruction(one, width) for one in every)
+        yield from map(instruction, every)
         return
-    yield [(f"the {len(ranked)} hottest lines: stall samples as a share of all samples", "bold")]
-    yield [("", "")]
+    heading = f"the {len(ranked)} hottest lines: stall samples as a share of all samples"
+    yield [Piece(heading, "bold")]
+    yield BLANK
     yield from [HEAD] * bool(sass)
     names = [f"{base(f) if f.startswith('/') else f}:{source.line}" for f, source in ranked]
-    wide = max(20, *map(len, names)) if names else 20
+    wide = max([20, *map(len, names)])
     for name, (file, source) in zip(names, ranked, strict=True):
-        text = clip(printable(source.text.strip()), None if width is None else width - 31 - wide)
-        yield [*marks(source), (f" {name:<{wide}} ", "dim"), (text, "bold" if sass else "")]
-        yield from (instruction(one, width) for one in sass.get((file, source.line), ()))
+        text = Piece(source.text.strip(), "bold" if sass else "")
+        yield [marks(source), Piece(f" {name:<{wide}} ", "dim"), text]
+        yield from map(instruction, sass.get((file, source.line), ()))
 
 
-def marks(line: SourceLine) -> Pieces:
+def marks(line: SourceLine) -> Piece:
     """``>>`` for a twentieth of all samples and more, ``>`` for a hundredth."""
     share = line.share or 0.0
     mark = ">>" if share >= HOT else " >" if share >= WARM else "  "
     style = "bold red" if share >= HOT else "yellow" if share >= WARM else ""
     text = f"{share:6.1%}" if line.samples else " " * 6
-    stall = stall_label(line.top_stall)[:18]
-    return [(f"{mark} {text} {stall:<18}", style)]
+    return Piece(f"{mark} {text} {stall_label(line.top_stall)[:18]:<18}", style)
 
 
-def source_line(line: SourceLine, width: int | None) -> Pieces:
-    text = clip(printable(line.text), None if width is None else width - 35).rstrip()
+def source_line(line: SourceLine) -> Line:
     style = "bold" if (line.share or 0.0) >= HOT else ""
-    pieces = [*marks(line), (f" {line.line:>4}  ", "dim"), (text, style)]
-    return pieces if line.text.strip() else [(pieces[0][0] + pieces[1][0].rstrip(), "dim")]
+    return [marks(line), Piece(f" {line.line:>4}  ", "dim"), Piece(line.text, style)]
 
 
-def instruction(cost: InstructionCost, width: int | None) -> Pieces:
+def instruction(cost: InstructionCost) -> Line:
     """Share of all samples, the reason, executions, address, SASS."""
     share = cost.share or 0.0
     text = f"{share:6.1%}" if share >= LEAST else " " * 6
     reason = stall_words(cost.top_stall)[:18] if share >= LEAST else ""
     executed = "" if cost.executed is None else count(cost.executed)
     head = f"   {text} {reason:<18} {executed:>8}  {cost.address:#06x}  "
-    pieces: Pieces = [(head, "dim")]
-    room = None if width is None else width - len(head)
-    return [*pieces, (clip(printable(cost.sass), room), "bold" if share >= HOT else "")]
+    return [Piece(head, "dim"), Piece(cost.sass, "bold" if share >= HOT else "")]
