@@ -24,7 +24,6 @@
     if (value >= 9.95) return `${Math.round(value)} %`;
     return value >= 0.1 ? `${value.toFixed(1)} %` : "<0.1 %";
   };
-  const between = (value, low, high) => Math.max(low, Math.min(value, high));
   const tidy = (text) => text.replace(/\s+/g, " ").trim();
   const motion = () => matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth";
 
@@ -107,7 +106,6 @@
     "/": () => field?.focus(),
     n: () => goBy(1),
     p: () => goBy(-1),
-    Escape: () => hideTip(),
   };
   document.addEventListener("keydown", (event) => {
     if (event.metaKey || event.ctrlKey || event.altKey || typing(event.target)) return;
@@ -115,13 +113,6 @@
     if (event.key === "/") event.preventDefault();
     keys[event.key]();
   });
-  /** Put something fixed under a box, or over it where there is no room. */
-  const put = (element, box) => {
-    const { width, height } = element.getBoundingClientRect();
-    const below = box.bottom + 8 + height < innerHeight;
-    element.style.left = `${between(box.left, 8, innerWidth - width - 8)}px`;
-    element.style.top = `${Math.max(8, below ? box.bottom + 8 : box.top - height - 8)}px`;
-  };
 
   // Search over steps, lessons, files, figures and source lines
 
@@ -262,52 +253,6 @@
     table.tHead.rows[0].cells[0].setAttribute("aria-sort", "ascending");
     for (const head of all(".sort", table)) head.addEventListener("click", () => sortBy(head.closest("th")));
   }
-  // What stands behind the cost of a line
-
-  const tip = $("#tip");
-  let hiding = 0;
-  let tipped = null;
-  let shownAt = 0;
-  const listed = (rows) => make("dl", {}, ...rows.flatMap(([what, value]) => [make("dt", {}, what), make("dd", {}, value)]));
-  const lineFacts = (cell) => {
-    const { reasons, time, counters } = cell.heat;
-    return [`line ${cell.dataset.line} of ${cell.dataset.file}`, [
-      ...(time === null ? [] : [["stall time under ncu", `${time} µs`]]),
-      ...reasons.map(([reason, share]) => [data.reasons[reason].label, percent(share)]),
-      ...counters.map(([what, share]) => [what, percent(share)]),
-    ]];
-  };
-  const showTip = (element, x, y) => {
-    clearTimeout(hiding);
-    if (tipped !== element) {
-      const [title, rows] = lineFacts(element);
-      tip.replaceChildren(make("strong", {}, title), listed(rows));
-      tipped = element;
-    }
-    tip.hidden = false;
-    shownAt = scrollY;
-    put(tip, { left: x + 14, top: y - 4, bottom: y + 10 });
-  };
-  const hideTip = () => { tip.hidden = true; tipped = null; };
-  const hideSoon = () => { clearTimeout(hiding); hiding = setTimeout(hideTip, 140); };
-  const tips = "td.heat[data-line]";
-  document.addEventListener("pointerover", (event) => {
-    if (tip.contains(event.target)) return clearTimeout(hiding);
-    const element = event.target.closest(tips);
-    if (element) showTip(element, event.clientX, event.clientY);
-    else if (!tip.hidden) hideSoon();
-  });
-  root.addEventListener("pointerleave", hideSoon);
-  document.addEventListener("focusin", (event) => {
-    const element = event.target.closest(tips);
-    if (!element || !element.matches(":focus-visible")) return;
-    const box = element.getBoundingClientRect();
-    showTip(element, box.left + Math.min(box.width / 2, 120), box.bottom);
-  });
-  document.addEventListener("focusout", hideSoon);
-  addEventListener("scroll", () => {
-    if (!tip.hidden && !tip.matches(":hover") && Math.abs(scrollY - shownAt) > 60) hideTip();
-  }, { passive: true });
 
   // Lines of source, and what they cost
 
@@ -343,6 +288,7 @@
     };
     return [trimmed(a), trimmed(b)];
   };
+  const MOST_REASONS = 8;
   const counterNames = ["of executed instructions", "of excess L2 sectors", "of excess shared wavefronts"];
   const heatOf = (variant, name, line) => data.heat[variant]?.[name]?.[line + 1];
   const shareOf = (heat) => heat ? heat[0].reduce((sum, [, share]) => sum + share, 0) : 0;
@@ -364,14 +310,14 @@
     }
     cell.append(strip, share < 0.001 ? make("span", { class: "faint" }, percent(share)) : percent(share),
       make("span", { class: "hidden" }, ` of all samples, mostly ${data.reasons[heat[0][0][0]].label}`));
-    cell.dataset.line = line + 1;
-    cell.dataset.file = name;
+    const [reasons, time, ...counters] = heat;
+    cell.title = [
+      `line ${line + 1} of ${name}`,
+      ...(time === null ? [] : [`${time} µs of stall time under ncu`]),
+      ...reasons.slice(0, MOST_REASONS).map(([reason, value]) => `${percent(value)} ${data.reasons[reason].label}`),
+      ...counters.flatMap((value, i) => value ? [`${percent(value)} ${counterNames[i]}`] : []),
+    ].join("\n");
     cell.share = share;
-    cell.heat = {
-      reasons: heat[0].slice(0, 8),
-      time: heat[1],
-      counters: heat.slice(2).map((value, i) => [counterNames[i], value]).filter(([, value]) => value),
-    };
     return cell;
   };
   /** Code in its box, with a button where the box cuts it off. */

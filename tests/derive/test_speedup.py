@@ -27,7 +27,7 @@ from workbench.derive.speedup import (
 )
 from workbench.evidence.journal import medians
 from workbench.evidence.records import Series, Session
-from workbench.render.document.timings import time_cell
+from workbench.render.document.timings import time_words
 from workbench.words import Regime
 
 CHAINED = Regime.CHAINED
@@ -73,11 +73,11 @@ def test_a_time_in_a_stream_is_unchecked() -> None:
     found = session_times([Session(number=1, instances=1, series=(one,))])
     checked = not_none(time_of(found["a", CHAINED, False], CHAINED))
     assert not checked.unchecked
-    assert "".join(part.text for part in time_cell(checked).text) == "4.30"
+    assert time_words(checked) == "4.30"
     in_stream = structs.replace(one, unchecked=True)
     found = session_times([Session(number=1, instances=1, series=(in_stream,))])
     time = not_none(time_of(found["a", CHAINED, False], CHAINED))
-    assert "".join(part.text for part in time_cell(time).text) == "4.30 unchecked"
+    assert time_words(time) == "4.30 unchecked"
 
 
 def test_the_interval_is_students_over_the_sessions() -> None:

@@ -51,7 +51,7 @@ from typing import Any
 from workbench.app.tally import Tallies, tally
 from workbench.cli.options import TallyOptions
 from workbench.cli.streams import show
-from workbench.render.doc import Block, Field, figure_cell, numeric, table
+from workbench.render.doc import Block, Field, numeric, table
 from workbench.study.workspace import find_workspace
 
 
@@ -61,7 +61,7 @@ def run(options: TallyOptions) -> None:
 
 COUNTS = [
     Field("study", "study", lambda t: t.study),
-    numeric("variants", "variants", lambda t: figure_cell(t.variants, str(t.variants))),
+    numeric("variants", "variants", lambda t: str(t.variants)),
 ]
 
 

@@ -188,16 +188,15 @@ def _kind(checks: Sequence[CheckRow]) -> doc.Marking:
     return doc.Marking.REJECTED if any(check.wrong for check in checks) else doc.Marking.PLAIN
 
 
-def _error(worst: CheckRow | None) -> doc.Cell:
-    return doc.figure_cell(worst.max_abs if worst else None)
+def _error(worst: CheckRow | None) -> str:
+    return number(worst.max_abs if worst else None)
 
 
 def _used(worst: CheckRow | None) -> str:
     return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
 
 
-def _times(check: CheckRow | None) -> doc.Cell:
+def _times(check: CheckRow | None) -> doc.Content:
     if check is None or check.times_reference is None:
-        return doc.figure_cell(None)
-    note = "varies" if check.varies else ""
-    return doc.figure_cell(check.times_reference, factor(check.times_reference), note)
+        return ABSENT
+    return doc.cell(factor(check.times_reference), note="varies" if check.varies else "")

@@ -30,7 +30,7 @@ from workbench.render.document.phrases import (
     short_change,
     verdict_words,
 )
-from workbench.render.document.timings import INTERVAL, spread, time_cell
+from workbench.render.document.timings import INTERVAL, spread, time_words
 from workbench.render.numbers import ends, factor, fine, number, percent, shorten
 from workbench.study.model import base_name
 from workbench.words import ABSENT, NONE, CheckResult, Regime, Role, Verdict
@@ -275,7 +275,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         EVERYWHERE,
         rank=2,
         unit="µs",
-        text=lambda row, _: time_cell(row.time),
+        text=lambda row, _: time_words(row.time),
         source=_sessions,
     ),
     LadderColumn(

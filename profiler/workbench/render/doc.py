@@ -10,13 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from workbench.render.numbers import finite, interval, number, one_line, quantity, with_unit
+from workbench.render.numbers import one_line, with_unit
 from workbench.words import ABSENT, NONE
-
-if TYPE_CHECKING:
-    from workbench.derive.speedup import Ratio
 
 
 @dataclass(frozen=True)
@@ -51,14 +48,14 @@ class Marking(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """``sort`` orders it in a table that can be sorted, None last; ``note`` is its interval or the
-    like; ``short`` stands in for a text that does not fit.
+    """``note`` is its interval or the like; ``short`` stands in for a text that does not fit;
+    ``sort`` orders it in a ladder, None last.
     """
 
     text: Text
-    sort: float | str | None = None
     note: str = ""
     short: str = ""
+    sort: float | str | None = None
 
 
 T = TypeVar("T")
@@ -269,10 +266,8 @@ def section(
     return Section(key, line(title), blocks, kind, variant, badge)
 
 
-def cell(
-    text: str | Text, sort: float | str | None = None, note: str = "", short: str = ""
-) -> Cell:
-    return Cell(line(text), sort, note, short)
+def cell(text: str | Text, note: str = "", short: str = "") -> Cell:
+    return Cell(line(text), note, short)
 
 
 def joined(texts: Iterable[str | Text], by: str = ", ") -> Text:
@@ -293,20 +288,6 @@ def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> 
 
 def as_cell(content: Content) -> Cell:
     return content if isinstance(content, Cell) else cell(content)
-
-
-def figure_cell(value: float | None, text: str = "", note: str = "") -> Cell:
-    """A number as people read it, with itself for sorting."""
-    return cell(text or number(value), finite(value), note)
-
-
-def quantity_cell(value: float | None, unit: str) -> Cell:
-    return figure_cell(value, quantity(value, unit))
-
-
-def interval_cell(ratio: Ratio | None) -> Cell:
-    """A ratio with its interval; a dash where there is none."""
-    return cell(interval(ratio), ratio.ratio) if ratio else cell(NONE)
 
 
 def table(

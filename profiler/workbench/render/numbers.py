@@ -130,10 +130,6 @@ def microseconds(value: float | None) -> str:
     return ABSENT if value is None else f"{number(value)} µs"
 
 
-def finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else value
-
-
 TAB = "    "
 LINES = str.maketrans("", "", "\n\t")
 

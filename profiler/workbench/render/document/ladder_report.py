@@ -400,7 +400,7 @@ def environment(ablation: Ablation) -> doc.Table:
         doc.Field("what", "what", lambda fact: fact[0]),
         doc.Field("value", "value", lambda fact: fact[1]),
     ]
-    return doc.table("environment", fields, facts, key=lambda fact: fact[0])
+    return doc.table("environment", fields, facts)
 
 
 def _clocks(ablation: Ablation) -> str:

@@ -128,21 +128,21 @@ def group_table(
         doc.Field("grid", "grid", lambda g: extent(g.typical.grid), rank=4),
         doc.Field("block", "block", lambda g: extent(g.typical.block), rank=4),
         doc.numeric("median", "median (µs)", lambda g: number(g.typical.microseconds), rank=3),
-        doc.numeric("time", "time (µs)", lambda g: doc.figure_cell(g.microseconds), rank=2),
+        doc.numeric("time", "time (µs)", lambda g: number(g.microseconds), rank=2),
         doc.numeric("share", "share", lambda g: _share(g.microseconds, total), rank=2),
     ]
-    return doc.table("kernels", fields, groups, key=lambda g: str(g.typical.index))
+    return doc.table("kernels", fields, groups)
 
 
 def program_ladder(steps: Sequence[ProgramStep]) -> doc.Table:
     """One row per variant of a program, with counters of its kernel with the most time."""
 
     def counter(key: str, label: str) -> doc.Field[ProgramStep]:
-        return doc.numeric(key, label, lambda s: doc.figure_cell(s.kept.figures.get(key)), rank=4)
+        return doc.numeric(key, label, lambda s: number(s.kept.figures.get(key)), rank=4)
 
     fields: list[doc.Field[ProgramStep]] = [
         doc.Field("variant", "variant", lambda s: s.kept.variant),
-        doc.numeric("time", "kernels (µs)", lambda s: doc.figure_cell(s.microseconds), rank=1),
+        doc.numeric("time", "kernels (µs)", lambda s: number(s.microseconds), rank=1),
         doc.Field("ratio", "speedup", lambda s: with_cycles(s.speedup_over_parent), rank=1),
         doc.Field("verdict", "verdict", lambda s: s.verdict.label),
         doc.Field("kernel", "first kernel", lambda s: s.kept.kernel[:KERNEL_WIDTH], rank=3),
@@ -152,7 +152,7 @@ def program_ladder(steps: Sequence[ProgramStep]) -> doc.Table:
         counter("registers", "registers"),
         doc.Field("report", "report", lambda s: s.kept.report, rank=5),
     ]
-    return doc.table("variants", fields, steps, key=lambda s: s.kept.variant)
+    return doc.table("variants", fields, steps)
 
 
 def of_all(group: LaunchGroup, groups: Sequence[LaunchGroup]) -> str:
@@ -348,9 +348,7 @@ def _times(pair: VariantPair) -> doc.Table:
         doc.numeric("after", pair.after.variant, partial(time_in, pair.after)),
         doc.numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),
     ]
-    return doc.table(
-        "times", fields, regimes_of(pair.before, pair.after), key=lambda regime: regime
-    )
+    return doc.table("times", fields, regimes_of(pair.before, pair.after))
 
 
 def costliest(changes: SourceDiff, names: Names) -> list[doc.Block]:

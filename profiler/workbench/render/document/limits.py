@@ -212,11 +212,9 @@ def stall_table(pair: Comparison) -> doc.Table | None:
     whole = _sum("", times)
     fields: list[doc.Field[StallTime]] = [
         doc.Field("reason", "warp state", lambda t: _reason(t.reason)),
-        doc.numeric("before", pair.before, lambda t: doc.figure_cell(t.before), unit="µs"),
-        doc.numeric("after", pair.after, lambda t: doc.figure_cell(t.after), unit="µs"),
-        doc.numeric(
-            "change", "change", lambda t: doc.figure_cell(t.change, signed(t.change)), unit="µs"
-        ),
+        doc.numeric("before", pair.before, lambda t: number(t.before), unit="µs"),
+        doc.numeric("after", pair.after, lambda t: number(t.after), unit="µs"),
+        doc.numeric("change", "change", lambda t: signed(t.change), unit="µs"),
     ]
     return doc.table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
 
@@ -260,12 +258,12 @@ def counter_table(shown: Sequence[Counter], names: tuple[str, str]) -> doc.Table
     """Figures of a change, with ncu's names."""
     fields: list[doc.Field[Counter]] = [
         doc.Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
-        doc.numeric("before", names[0], lambda c: doc.quantity_cell(c.before, c.unit)),
-        doc.numeric("after", names[1], lambda c: doc.quantity_cell(c.after, c.unit)),
+        doc.numeric("before", names[0], lambda c: quantity(c.before, c.unit)),
+        doc.numeric("after", names[1], lambda c: quantity(c.after, c.unit)),
         doc.numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
         doc.Field("metric", "metric", lambda c: doc.code(c.metric), rank=1),
     ]
-    return doc.table("counters", fields, shown, key=lambda c: c.label)
+    return doc.table("counters", fields, shown)
 
 
 def launch(pair: Comparison) -> str:

@@ -140,7 +140,7 @@ def kind(row: Row) -> doc.Marking:
 
 def key_change(row: Row) -> doc.Cell:
     text = row.step.key_change if row.step else row.title
-    return doc.Cell(doc.authored(text), sort=text.lower(), short=short_change(row))
+    return doc.Cell(doc.authored(text), short=short_change(row))
 
 
 def short_change(row: Row) -> str:

@@ -17,15 +17,13 @@ from workbench.render.numbers import at_level, ends, factor, interval, number, s
 from workbench.words import ABSENT, NONE, Origin, Regime
 
 
-def time_cell(time: Time | None) -> doc.Cell:
+def time_words(time: Time | None) -> str:
     """The time in microseconds."""
-    if time is None:
-        return doc.figure_cell(None)
-    return doc.figure_cell(time.value, number(time.value) + " unchecked" * time.unchecked)
+    return number(time.value) + " unchecked" * time.unchecked if time else ABSENT
 
 
-def time_in(row: Row, regime: Regime) -> doc.Cell:
-    return time_cell(at.microseconds if (at := row.regimes.get(regime)) else None)
+def time_in(row: Row, regime: Regime) -> str:
+    return time_words(at.microseconds if (at := row.regimes.get(regime)) else None)
 
 
 def spread(time: Time | None) -> str:
@@ -35,7 +33,7 @@ def spread(time: Time | None) -> str:
 
 def noted(time: Time | None) -> doc.Content:
     """The time, with its interval as a note; a dash where there is none."""
-    return doc.figure_cell(time.value, note=ends(time)) if time else NONE
+    return doc.cell(number(time.value), note=ends(time)) if time else NONE
 
 
 def regimes_of(*rows: Row) -> list[Regime]:
@@ -52,7 +50,7 @@ def regimes(row: Row, reference: str = "") -> doc.Table:
     timed = {regime: row.regimes.get(regime) or InRegime() for regime in regimes_of(row)}
     fields: list[doc.Field[Regime]] = [
         doc.Field("regime", "regime", lambda r: doc.cell(r.label, short=r.label.split()[0])),
-        doc.numeric("time", "time", lambda r: time_cell(timed[r].microseconds), unit="µs"),
+        doc.numeric("time", "time", lambda r: time_words(timed[r].microseconds), unit="µs"),
         doc.numeric("range", "95 % interval", lambda r: spread(timed[r].microseconds), rank=3),
         doc.numeric(
             "parent", f"vs {parent}", lambda r: with_cycles(timed[r].speedup_over_parent), rank=1
@@ -198,26 +196,18 @@ def _fields(sweep: Sweep) -> list[doc.Field[Combination]]:
         *columns,
         doc.Field("role", "", lambda c: _role(sweep, c)),
         doc.numeric("time", "time", lambda c: noted(c.microseconds), unit="µs", note=INTERVAL),
-        doc.numeric("ratio", f"vs default {INTERVAL}", lambda c: doc.interval_cell(c.over_default)),
+        doc.numeric("ratio", f"vs default {INTERVAL}", _ratio),
         doc.numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
         doc.numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
         doc.numeric("shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", rank=3),
-        doc.numeric(
-            "occupancy",
-            "occupancy",
-            lambda c: doc.figure_cell(c.occupancy_percent, NONE * (c.occupancy_percent is None)),
-            unit="%",
-            rank=4,
-        ),
+        doc.numeric("occupancy", "occupancy", _occupancy, unit="%", rank=4),
         doc.Field("fate", "", _fate, rank=1),
     ]
 
 
-def _value(name: str, combination: Combination) -> doc.Cell:
+def _value(name: str, combination: Combination) -> str:
     value = combination.values[name]
-    shown = str(int(value)) if isinstance(value, bool) else str(value)
-    sort = value if isinstance(value, str) else float(value)
-    return doc.cell(shown, sort)
+    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _role(sweep: Sweep, combination: Combination) -> doc.Content:
@@ -227,9 +217,18 @@ def _role(sweep: Sweep, combination: Combination) -> doc.Content:
     return doc.strong(", ".join(roles))
 
 
-def _count(combination: Combination, value: int | None) -> doc.Cell:
+def _count(combination: Combination, value: int | None) -> str:
     unknown = ABSENT if combination.state == Fate.TIMED else NONE
-    return doc.figure_cell(value, text=unknown if value is None else str(value))
+    return unknown if value is None else str(value)
+
+
+def _occupancy(combination: Combination) -> str:
+    percent = combination.occupancy_percent
+    return NONE if percent is None else number(percent)
+
+
+def _ratio(combination: Combination) -> str:
+    return interval(combination.over_default) if combination.over_default else NONE
 
 
 def _fate(combination: Combination) -> str:

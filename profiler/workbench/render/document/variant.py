@@ -22,7 +22,7 @@ from workbench.render.document.phrases import (
     parent_of,
     verdict_words,
 )
-from workbench.render.numbers import factor, interval, ratio, unit_shown, with_unit
+from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown, with_unit
 from workbench.words import ABSENT, GateState
 
 if TYPE_CHECKING:
@@ -52,14 +52,9 @@ def origin(ablation: Ablation) -> doc.Paragraph:
 Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
 
 
-def _value(pair: Known) -> doc.Content:
-    figure = pair[1]
-    return doc.figure_cell(figure.value, limits.figure_value(figure)) if figure else ABSENT
-
-
 FIGURES: list[doc.Field[Known]] = [
     doc.Field("figure", "figure", lambda k: figure_label(k[0])[0]),
-    doc.numeric("value", "value", _value),
+    doc.numeric("value", "value", lambda k: limits.figure_value(k[1])),
     doc.Field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
     doc.Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
 ]
@@ -84,14 +79,14 @@ def profile(
     """The figures of one capture."""
     shown_figures = [(key, figures.get(key)) for key in SHOWN]
     blocks: list[doc.Block] = [
-        doc.table("figures", FIGURES, shown_figures, key=lambda pair: pair[0]),
+        doc.table("figures", FIGURES, shown_figures),
         *marked(figures),
         doc.paragraph(limited(limiters)),
     ]
     waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
     if waited:
         shown = [(name, limits.share_of(share, figures)) for name, share in waited]
-        blocks.append(doc.table("stalls", STALLS, shown, key=lambda stall: stall[0]))
+        blocks.append(doc.table("stalls", STALLS, shown))
     else:
         blocks.append(doc.paragraph(f"stall samples: {ABSENT}"))
     if bottlenecks:
@@ -217,8 +212,8 @@ def details(row: Row, here: Row, where: str) -> doc.Fold:
 PREDICTIONS: list[doc.Field[PredictionOutcome]] = [
     doc.Field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
     doc.Field("expected", "expected", lambda p: p.expected),
-    doc.numeric("before", "before", lambda p: doc.quantity_cell(p.before, p.unit)),
-    doc.numeric("after", "after", lambda p: doc.quantity_cell(p.after, p.unit)),
+    doc.numeric("before", "before", lambda p: quantity(p.before, p.unit)),
+    doc.numeric("after", "after", lambda p: quantity(p.after, p.unit)),
     doc.Field("result", "result", lambda p: p.result),
     doc.Field("written", "written", written),
 ]
@@ -230,7 +225,7 @@ GATES: list[doc.Field[Gate]] = [
 
 
 def gates(row: Row) -> doc.Table:
-    return doc.table("gates", GATES, row.gates, key=lambda gate: gate.name)
+    return doc.table("gates", GATES, row.gates)
 
 
 def _result(gate: Gate) -> str:
@@ -243,7 +238,7 @@ def _predictions(row: Row, where: str) -> list[doc.Block]:
     if not row.predictions:
         made = row.step is not None and row.step.predictions
         return [doc.paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
-    predictions = doc.table("predictions", PREDICTIONS, row.predictions, key=lambda p: p.figure)
+    predictions = doc.table("predictions", PREDICTIONS, row.predictions)
     text = doc.line(f"Predicted{where}; an ", doc.code("x"), " is a factor of the parent's value:")
     return [doc.paragraph(text), predictions]
 

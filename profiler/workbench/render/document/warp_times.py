@@ -46,7 +46,7 @@ def timeline(call: CallTimeline, time: Time | None = None) -> list[doc.Block]:
 
 def launches(every: Sequence[LaunchTimeline], wrong: Sequence[Finding]) -> list[doc.Block]:
     """The figures of launches, the roles of their warps, and what is ``wrong``."""
-    blocks: list[doc.Block] = [doc.table("timeline", FIELDS, every, key=lambda one: one.kernel)]
+    blocks: list[doc.Block] = [doc.table("timeline", FIELDS, every)]
     for one in every:
         if len(one.roles) > 1:
             ends = ", ".join(f"{role.words} {percent(role.end)}" for role in one.roles)
