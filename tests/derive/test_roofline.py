@@ -246,7 +246,8 @@ def test_a_diff_tells_what_was_not_collected_from_what_stayed_at_zero() -> None:
     zero = Figure("local_loads", "Local loads", 0.0, "inst", "m")
     shown = launches.figure_pairs(("a", "b"), {"local_loads": zero}, {})
     rows = {
-        row.key: [plain(row.cells[side].text) for side in ("before", "after")] for row in shown.rows
+        plain(row.cells["figure"].text): [plain(row.cells[k].text) for k in ("before", "after")]
+        for row in shown.rows
     }
-    assert rows["local_loads"] == ["0", "not collected"]
-    assert rows["dram_read"] == ["not collected", "not collected"]
+    assert rows["Local memory loads (inst)"] == ["0", "not collected"]
+    assert rows["DRAM read (MB)"] == ["not collected", "not collected"]

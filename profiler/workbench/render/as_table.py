@@ -36,7 +36,7 @@ def parts(key: str, value: object) -> dict[str, object]:
 
 
 def frame(rows: Iterable[object], index: str) -> pd.DataFrame:
-    """One row each, under the value of ``index``. What a row has not is NaN or None."""
+    """One row each, under the value of ``index``. What a row has not is NaN, None or no text."""
     import pandas as pd
 
     data = [plain_data(row) for row in rows]
@@ -46,18 +46,12 @@ def frame(rows: Iterable[object], index: str) -> pd.DataFrame:
         its = dict.fromkeys(name for each in objects for name in parts(key, each))
         columns += its or [key]
     flat = [{k: v for key in row for k, v in parts(key, row[key]).items()} for row in data]
-    table = pd.DataFrame(flat, columns=columns).set_index(index)
-    return table.apply(_numbers)
+    return pd.DataFrame(flat, columns=columns or [index]).set_index(index).apply(_texts)
 
 
-def _numbers(column: pd.Series[Any]) -> pd.Series[Any]:
-    """NaN for None where all else are numbers, and no text for it where there are texts."""
-    if any(isinstance(value, str) for value in column):
-        return column.where(column.notna(), "")
-    present = [value for value in column if value is not None]
-    if len(present) == len(column) or not all(type(v) in (int, float) for v in present):
-        return column
-    return column.astype(float)
+def _texts(column: pd.Series[Any]) -> pd.Series[Any]:
+    """No text for None where there are texts."""
+    return column.fillna("") if any(isinstance(value, str) for value in column) else column
 
 
 def variants(*ladders: Ablation) -> pd.DataFrame:

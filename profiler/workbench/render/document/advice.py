@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -111,32 +110,12 @@ def tried(advice: Advice) -> doc.Text:
     )
 
 
-def next_steps(ablation: Ablation) -> tuple[doc.Block, ...]:
-    """A row for each advice: kernel, line, change and earlier attempts. It is about the best
-    variant, or the last step before it that was profiled.
-    """
-    path = ablation.path[::-1]
-    row = next((row for row in path if row.advice is not None), ablation.best)
-    first = advice_rules.to_try(row.advice) if row else None
-    if row is None or not first:
-        return (doc.paragraph(f"{NOTHING if first is not None else ABSENT}."),)
-    kernel = doc.code(row.chosen or row.variant)
-    fields: list[doc.Field[Advice]] = [
-        doc.Field("change", "change", lambda one: doc.strong(CATALOGUE[one.change].title)),
-        doc.Field("kernel", "kernel", lambda _: kernel),
-        doc.Field("line", "line", lambda one: spot(one.spot)),
-        doc.Field("limit", "limit", lambda one: _limit_words(one)),
-    ]
-    if any(one.tried for one in first):
-        fields.append(doc.Field("tried", "tried here", tried))
-    command = ["workbench", "advise", row.variant, "--study", ablation.study]
-    note = doc.line("How to do each: ", doc.code(shlex.join(command)), ".")
-    return (doc.table("next", fields, first), doc.paragraph(note))
-
-
-def _limit_words(advice: Advice) -> str:
-    limit = advice.limit
-    return f"{limit_title(limit)}: {percent(limit.share)} of the duration"
+def next_steps(ablation: Ablation) -> list[doc.Block]:
+    """The advice on the best variant, or on the last step before it that was profiled."""
+    row = next((row for row in ablation.path[::-1] if row.advice is not None), ablation.best)
+    if row is None:
+        return listed(None)
+    return [doc.paragraph("In ", doc.code(row.chosen or row.variant), ":"), *listed(row.advice)]
 
 
 OF_MEMORY = {"sectors": "excess sectors", "shared": "bank conflicts"}

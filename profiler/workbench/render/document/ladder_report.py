@@ -129,6 +129,8 @@ def _document(
     ablation: Ablation, more_rows: Sequence[doc.Block], steps: doc.Section
 ) -> doc.Document:
     result = doc.paragraph(phrases.answer(ablation))
+    failures = phrases.failures(ablation)
+    failed = doc.bullets(failures) if failures else doc.paragraph("No variant was rejected.")
     over_sizes = doc.section(SIZES, "Time over size", _chart(SIZES, ablation))
     sections = (
         doc.section("result", "", result, *timings.sizes_table(ablation)),
@@ -136,7 +138,7 @@ def _document(
         *[over_sizes] * ablation.has_sizes,
         doc.section("ladder", "Time by variant", *_ladder(ablation), *more_rows),
         steps,
-        doc.section("failures", "What did not work", _failures(ablation)),
+        doc.section("failures", "What did not work", failed),
         doc.section("fastest", "Limits of the fastest reference", *_fastest(ablation)),
         doc.section("roofline", "Roofline and stall time", *_limits(ablation)),
         doc.section("next", advice.TITLE, *advice.next_steps(ablation)),
@@ -182,11 +184,6 @@ def possible(ablation: Ablation) -> Iterator[doc.Block]:
         doc.numeric("share", "share of what is possible", lambda pair: percent(bound / pair[0])),
     ]
     yield doc.table("possible", fields, timed, key=lambda pair: pair[1])
-
-
-def _failures(ablation: Ablation) -> doc.Block:
-    shown = phrases.failures(ablation)
-    return doc.bullets(shown) if shown else doc.paragraph("No variant was rejected.")
 
 
 def _fastest(ablation: Ablation) -> Iterator[doc.Block]:
@@ -329,7 +326,10 @@ def _timing(facts: TimingFacts | None) -> str:
 
 def _controls(facts: TimingFacts | None) -> str:
     checks = timings.controls(facts)
-    return checks and f"Controls, in which 1 or 0 % is no difference: {checks}. {TWINS}"
+    return checks and (
+        f"Controls, in which 1 or 0 % is no difference: {checks}. An A/A control is a variant over "
+        "itself, built, loaded and timed a second time beside it."
+    )
 
 
 CORRECTNESS = (
@@ -337,11 +337,6 @@ CORRECTNESS = (
     "difficult inputs at several shapes, with outputs filled with NaN before each call. "
     "A wrong variant is never timed."
 )
-TWINS = "An A/A control is a variant over itself, built, loaded and timed a second time beside it."
-AROUND = (
-    "a kernel writes the inputs from changing sources, the variant runs, a kernel reads its output"
-)
-REGIMES = "A cold L2 was flushed before the call. Verdicts are on times between two other kernels."
 WORDS = (
     "Words: a variant is one version of the kernel, its parent the one that it changes. Kept: "
     "correct, and faster than its parent by the gate. A reference is what others offer. A session "
@@ -349,9 +344,10 @@ WORDS = (
     "measured of one call. Not collected: nobody measured it; it is never 0."
 )
 CHAINED = (
-    f"A call is timed between two other kernels in one CUDA graph: {AROUND}. Its time is that "
-    "between stamps before and after the call, less that between two stamps with nothing between "
-    f"them. {REGIMES}"
+    "A call is timed between two other kernels in one CUDA graph: a kernel writes the inputs from "
+    "changing sources, the variant runs, a kernel reads its output. Its time is that between "
+    "stamps before and after the call, less that between two stamps with nothing between them. "
+    "A cold L2 was flushed before the call. Verdicts are on times between two other kernels."
 )
 
 
@@ -465,27 +461,24 @@ def change(
     head = f": {short_change(row)}, {took} ({interval(over)}){where}"
     changed = doc.line(doc.strong("Changed."), " ", doc.authored(row.step.key_change), ".")
     blocks: list[doc.Block] = [doc.paragraph(changed, *_ruling(row, ablation))]
-    blocks += [*_why(row, ablation), *_sizes(row, ablation), *_timeline(row, ablation)]
+    blocks += [*_why(row, ablation), *_sizes(row, ablation)]
+    if row.timeline:
+        blocks += [timeline(row, ablation), *warp_times.timeline(row.timeline, row.time)]
+    lesson = doc.first_sentence(row.step.lesson)
+    lessons = [doc.paragraph(doc.strong("Lesson."), " ", lesson)] if lesson else []
     if page:
-        blocks += [*_lesson(row), *_charts(row, ablation), variant.diff(row, changes)]
-        blocks.append(variant.details(row, here, where))
+        blocks += lessons
+        if stalled := stall_pair(row, ablation):
+            blocks.append(stalled)
+        if row.figures:
+            blocks.append(doc.fold("Memory chart", memory_chart(row, ablation)))
+        blocks += [variant.diff(row, changes), variant.details(row, here, where)]
     else:
         blocks += _lines(changes, parent, row.variant) if changes is not None else ()
-        blocks += [*_predicted(row), *_lesson(row)]
+        if predicted := "; ".join(map(_prediction, row.predictions)):
+            blocks.append(doc.paragraph(doc.strong("Predicted."), f" {predicted}."))
+        blocks += lessons
     return _of_step(row, row.variant + head, blocks, kind(row))
-
-
-def _timeline(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
-    if row.timeline:
-        yield timeline(row, ablation)
-        yield from warp_times.timeline(row.timeline, row.time)
-
-
-def _charts(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
-    if stalled := stall_pair(row, ablation):
-        yield stalled
-    if row.figures:
-        yield doc.fold("Memory chart", memory_chart(row, ablation))
 
 
 def _ruling(row: Row, ablation: Ablation) -> Iterator[str | doc.Text]:
@@ -649,18 +642,6 @@ def _text(sign: str, each: SourceRow, files: tuple[str, str], *shares: float) ->
         return f"{sign}{text}"
     stalls = f"{f' {hunks.ARROW} '.join(map(percent, shares))} {stall_words(each.cost.top_stall)}"
     return f"{sign}{text:<{WIDTH}} {'#' if is_host(files[1] or files[0]) else '//'} {stalls}"
-
-
-def _predicted(row: Row) -> Iterator[doc.Block]:
-    if row.predictions:
-        yield doc.paragraph(
-            doc.strong("Predicted."), f" {'; '.join(map(_prediction, row.predictions))}."
-        )
-
-
-def _lesson(row: Row) -> Iterator[doc.Block]:
-    if row.step and row.step.lesson.strip():
-        yield doc.paragraph(doc.strong("Lesson."), " ", doc.first_sentence(row.step.lesson))
 
 
 def _prediction(outcome: PredictionOutcome) -> str:

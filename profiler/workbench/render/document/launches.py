@@ -22,8 +22,8 @@ from workbench.render import doc
 from workbench.render.document import advice, hunks, limits, variant
 from workbench.render.document.phrases import with_cycles
 from workbench.render.document.timings import regimes_of, time_in
-from workbench.render.numbers import microseconds, number, percent, times, with_unit
-from workbench.words import ABSENT, BETWEEN, NONE, Regime, Status, grouped
+from workbench.render.numbers import microseconds, number, percent, times
+from workbench.words import ABSENT, BETWEEN, Regime, Status, grouped
 
 KERNEL_WIDTH = 60
 TITLE_WIDTH = 200
@@ -264,23 +264,16 @@ Figures = Mapping[str, Figure]
 Names = tuple[str, str]
 
 
-Both = tuple[str, Figure | None, Figure | None]  # a figure on both sides, by its id
-
-
 def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
     """One row a figure; what neither side has is "not collected" on both."""
-    rows = [(key, before.get(key), after.get(key)) for key in variant.SHOWN]
-    fields: list[doc.Field[Both]] = [
-        doc.Field("figure", "figure", lambda b: with_unit(*figure_label(b[0]))),
-        doc.numeric("before", names[0], lambda b: limits.figure_value(b[1])),
-        doc.numeric("after", names[1], lambda b: limits.figure_value(b[2])),
-        doc.numeric("factor", "factor", lambda b: _figure_factor(*b[1:])),
-    ]
-    return doc.table("figures", fields, rows, key=lambda b: b[0])
-
-
-def _figure_factor(before: Figure | None, after: Figure | None) -> str:
-    return times(before.value, after.value, after.unit) if before and after else NONE
+    shown = []
+    for key in variant.SHOWN:
+        label, unit = figure_label(key)
+        old, new = before.get(key), after.get(key)
+        metric = next((figure.metric for figure in (new, old) if figure), "")
+        was, now = old.value if old else None, new.value if new else None
+        shown.append(limits.Counter(label, was, now, unit, metric))
+    return limits.counter_table(shown, names, "figures")
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> doc.Paragraph:

@@ -142,20 +142,21 @@ def share(value: float, error: float | None) -> str:
     return f"{100 * value:.1f} ± {100 * error:.1f} %"
 
 
+def marked(value: float | None, unit: str) -> str:
+    """A quantity without its unit; a share that cannot be has a mark."""
+    return quantity(value, unit) + " *" * is_impossible(value, unit)
+
+
 def figure_value(figure: Figure | None) -> str:
-    """A figure without its unit; a share that cannot be has a mark."""
-    if figure is None:
-        return ABSENT
-    text = quantity(figure.value, figure.unit)
-    return f"{text} *" if impossible(figure) else text
+    return marked(figure.value, figure.unit) if figure else ABSENT
 
 
 def figure_text(figure: Figure | None) -> str:
     return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
 
 
-def impossible(figure: Figure | None) -> bool:
-    return figure is not None and figure.unit == "%" and figure.value >= 100.5
+def is_impossible(value: float | None, unit: str) -> bool:
+    return value is not None and unit == "%" and value >= 100.5
 
 
 IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
@@ -229,11 +230,11 @@ LARGE = 0.1  # of the logarithm of a factor that has a counter of its own
 
 @dataclass(frozen=True)
 class Counter:
-    """A figure before and after; ``metric`` is ncu's name."""
+    """A figure before and after, None where not collected; ``metric`` is ncu's name."""
 
     label: str
-    before: float
-    after: float
+    before: float | None
+    after: float | None
     unit: str
     metric: str
 
@@ -254,16 +255,18 @@ def counters(pair: Comparison) -> list[Counter]:
     return shown
 
 
-def counter_table(shown: Sequence[Counter], names: tuple[str, str]) -> doc.Table:
-    """Figures of a change, with ncu's names."""
+def counter_table(
+    shown: Sequence[Counter], names: tuple[str, str], name: str = "counters"
+) -> doc.Table:
+    """Figures before and after, with ncu's names."""
     fields: list[doc.Field[Counter]] = [
         doc.Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
-        doc.numeric("before", names[0], lambda c: quantity(c.before, c.unit)),
-        doc.numeric("after", names[1], lambda c: quantity(c.after, c.unit)),
+        doc.numeric("before", names[0], lambda c: marked(c.before, c.unit)),
+        doc.numeric("after", names[1], lambda c: marked(c.after, c.unit)),
         doc.numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
-        doc.Field("metric", "metric", lambda c: doc.code(c.metric), rank=1),
+        doc.Field("metric", "metric", lambda c: doc.code(c.metric), rank=6),
     ]
-    return doc.table("counters", fields, shown)
+    return doc.table(name, fields, shown)
 
 
 def launch(pair: Comparison) -> str:

@@ -405,10 +405,6 @@ def with_cold_l2(ablation: Ablation) -> doc.Text:
     return doc.line(f"With a cold L2: {over} the speed of ", doc.code(cold.fastest), ".")
 
 
-def _lesson(row: Row) -> doc.Text:
-    return doc.first_sentence(row.step.lesson) if row.step and row.step.lesson.strip() else ()
-
-
 def failures(ablation: Ablation) -> tuple[doc.Text, ...]:
     """Rejected steps beside the path, each with its reason, the counter that explains it, and its
     lesson; of many those judged at this shape.
@@ -429,7 +425,8 @@ def _failure(row: Row, ablation: Ablation) -> doc.Text:
     head = doc.line(
         doc.code(row.variant), f" ({verdict(row)}{where}), ", doc.authored(change), ": "
     )
-    return doc.line(head, _reason(row, ablation), ". ", *lost_most(row), _lesson(row))
+    lesson = doc.first_sentence(row.step.lesson) if row.step else ()
+    return doc.line(head, _reason(row, ablation), ". ", *lost_most(row), lesson)
 
 
 def lost_most(row: Row) -> Iterator[str | doc.Text]:

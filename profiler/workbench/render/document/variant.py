@@ -66,8 +66,9 @@ STALLS: list[doc.Field[tuple[str, str]]] = [
 
 def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
     """Return what the mark behind a figure means, where one has it."""
-    every = (figure for side in sides for figure in side.values())
-    return [doc.paragraph(limits.IMPOSSIBLE)] if any(map(limits.impossible, every)) else []
+    every = [figure for side in sides for figure in side.values()]
+    shown = any(limits.is_impossible(figure.value, figure.unit) for figure in every)
+    return [doc.paragraph(limits.IMPOSSIBLE)] if shown else []
 
 
 def profile(
