@@ -135,9 +135,9 @@ def ablation(ladder: Ablation, *, full: Collection[str] = (), short: bool = Fals
     """All rows, ``short`` without ``--full``, or the variants of which all is asked for."""
 
     def shown(rows: Iterable[Row]) -> Sequence[LadderRow]:
-        if not full:
-            return [short_row(ladder, each) if short else row(ladder, each) for each in rows]
-        return [whole_row(ladder, each) for each in rows if each.variant in full]
+        if full:
+            return [whole_row(ladder, each) for each in rows if each.variant in full]
+        return [row(ladder, each, short=short) for each in rows]
 
     return answer(
         LadderAnswer,
@@ -187,19 +187,20 @@ def whole_row(ladder: Ablation, row: Row) -> LadderRow:
     )
 
 
-def row(ladder: Ablation, judged: Row) -> LadderRow:
-    """Return a row in the form that ``ablate`` has."""
+def row(ladder: Ablation, judged: Row, *, short: bool = False) -> LadderRow:
+    """Return a row in the form that ``ablate`` has; ``short`` are the columns and the verdict, with
+    the gates that did not pass.
+    """
     first = advice_rules.to_try(judged.advice)
-    advice = first and [one.id for one in first]
-    short = shown_fields(judged, *WHOLE_ROW)
-    return msgspec.structs.replace(whole_row(ladder, judged), of_row=short, advice=advice)
-
-
-def short_row(ladder: Ablation, judged: Row) -> LadderRow:
-    """The columns and the verdict, with the gates that did not pass."""
+    whole = msgspec.structs.replace(
+        whole_row(ladder, judged),
+        of_row=shown_fields(judged, *WHOLE_ROW, *(IN_FULL if short else ())),
+        advice=first and [one.id for one in first],
+    )
+    if not short:
+        return whole
     return msgspec.structs.replace(
-        row(ladder, judged),
-        of_row=shown_fields(judged, *WHOLE_ROW, *IN_FULL),
+        whole,
         lesson=msgspec.UNSET,
         regimes=msgspec.UNSET,
         against_parent=msgspec.UNSET,

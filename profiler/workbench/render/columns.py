@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from workbench.derive.figures import stall_label
-from workbench.derive.speedup import Ratio, Time
+from workbench.derive.speedup import Ratio
 from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation, Row
 from workbench.render import doc
@@ -130,23 +130,22 @@ class LadderColumn:
 
 def _text(value: Any) -> str:
     """A value without a text of its own."""
-    if isinstance(value, Ratio):
-        return fine(value.ratio)
+    if isinstance(value, Mapping):
+        return fine(value["ratio"])
     return value if isinstance(value, str) else number(value)
 
 
 def _sort(value: Any) -> float | str | None:
     """The number or text by which the page orders rows."""
-    if isinstance(value, Mapping):
-        value = next(iter(value.values()), None)
-    if isinstance(value, Ratio):
-        return value.ratio
-    if isinstance(value, Time):
-        return value.value
-    return value if isinstance(value, int | float | str) else None
+    first = next(iter(value.values())) if isinstance(value, Mapping) else value
+    return first if isinstance(first, int | float | str) else None
 
 
 # ---- values and texts
+def _fields(record: object | None) -> dict[str, object] | None:
+    return None if record is None else vars(record)
+
+
 def _time(row: Row) -> dict[str, object] | None:
     return {k: v for k, v in vars(row.time).items() if k != "unchecked"} if row.time else None
 
@@ -291,7 +290,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "speedup_over_baseline",
         "vs baseline",
         "how many times faster than the first variant",
-        lambda row: row.over_baseline,
+        lambda row: _fields(row.over_baseline),
         DETAILS,
         rank=6,
         source=_sessions,
@@ -300,7 +299,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "speedup_over_parent",
         "vs parent",
         "how many times faster than its parent",
-        _parent,
+        lambda row: _fields(_parent(row)),
         LADDERS,
         rank=3,
         text=_parent_text,
@@ -319,7 +318,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "speedup_over_reference",
         "vs {reference}",
         "how many times faster than the primary reference",
-        lambda row: row.over_reference,
+        lambda row: _fields(row.over_reference),
         DETAILS | {Where.TRY},
         rank=8,
         source=_sessions,
@@ -340,7 +339,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "accuracy",
         "error ÷ {reference}'s",
         "largest error at any shape, as a multiple of the primary reference's on the same inputs",
-        lambda row: row.accuracy and vars(row.accuracy),
+        lambda row: _fields(row.accuracy),
         EVERYWHERE - {Where.SCREEN, Where.REPORT, Where.BRIEF},
         rank=6,
         text=_error_text,
@@ -450,13 +449,9 @@ def ladder_table(
 def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:
     """The values of a row by the keys of their columns; of a row without evidence None."""
     return {
-        c.key: _data(c.value(row)) if has_figures(row) or not c.measured else None
+        c.key: c.value(row) if has_figures(row) or not c.measured else None
         for c in columns(ablation, where)
     }
-
-
-def _data(value: Any) -> object:
-    return vars(value) if isinstance(value, Ratio) else value
 
 
 def _short_names(rows: Sequence[Row]) -> Iterator[str]:

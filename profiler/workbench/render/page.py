@@ -197,16 +197,11 @@ class PageFiles:
         for variant, side in sides.items():
             own = [file for file in side.texts if file.startswith(VIRTUAL_ROOT)]
             for file in sorted(own, key=is_host):  # what runs on the GPU is the argument
-                text = side.texts[file]
-                choices = (base(file), f"{base(file)} ({variant})", file, f"{file} ({variant})")
-                free = next(
-                    name
-                    for name in choices
-                    if name not in self.texts or keys.get((file, text)) == name
-                )
-                key = keys.setdefault((file, text), free)
+                name, text = base(file), side.texts[file]
+                choices = (name, f"{name} ({variant})", file, f"{file} ({variant})")
+                free = next(key for key in choices if key not in self.texts)
+                key = self._keys[variant, file] = keys.setdefault((name, text), free)
                 self.texts[key] = harmless(text)
-                self._keys[variant, file] = key
 
     def of(self, variant: str) -> list[tuple[str, str]]:
         """Name in the line table and key of each file of a variant."""
