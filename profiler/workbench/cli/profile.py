@@ -20,7 +20,8 @@ from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
 from workbench.render import answers, as_table, doc, in_short
-from workbench.render.document import launches, variant, warp_times
+from workbench.render.chart import timelines
+from workbench.render.document import launches, variant
 from workbench.words import Status
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
 
 def blocks(result: Result, _: object) -> Iterator[doc.Block]:
     if isinstance(result, TracedProgram):
-        yield from warp_times.launches(result.timeline, result.faults)
+        yield from timelines.launches(result.timeline, result.faults)
         trace, chart = map(str, result.files)
         yield doc.paragraph("For ui.perfetto.dev: ", doc.code(trace), "; chart: ", doc.code(chart))
         return

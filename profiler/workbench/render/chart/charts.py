@@ -12,11 +12,10 @@ from workbench.derive.figures import ISSUING, Figure, added
 from workbench.derive.speedup import Time
 from workbench.judge.comparison import Comparison
 from workbench.judge.ladder import Ablation, Row
-from workbench.judge.times import AcrossShapes
 from workbench.render.chart import svg
 from workbench.render.chart.roofline import roofline
-from workbench.render.chart.sm_rows import timeline_chart
 from workbench.render.chart.svg import Drawing
+from workbench.render.chart.timelines import timeline_chart
 from workbench.render.document.limits import figure_text, stall_words
 from workbench.render.document.phrases import (
     anchor,
@@ -224,23 +223,20 @@ def _ends(time: Time) -> tuple[float, float]:
 
 
 def over_sizes(canvas: svg.Canvas, ablation: Ablation) -> float:
-    """Draw the best variant and all references at every size, the smallest time first."""
-    across = ablation.across or AcrossShapes("", ())
+    """Draw a row a size, the smallest time first: the times of the references there as multiples of
+    the best variant's, on one axis.
+    """
+    across = ablation.across
+    if across is None or not across.shapes:
+        return canvas.instead("no version was timed at these sizes")
+    base = across.variant
     rows = {
         shape_name(each.shape, ablation): {
-            across.variant: each.microseconds.value,
+            base: each.microseconds.value,
             **{name: time.value for name, time in each.references.items()},
         }
         for each in sorted(across.shapes, key=lambda each: each.microseconds.value)
     }
-    return size_rows(canvas, rows, across.variant)
-
-
-def size_rows(canvas: svg.Canvas, rows: Mapping[str, Mapping[str, float]], base: str) -> float:
-    """Draw a row a size: the times there as multiples of that of ``base``, on one axis."""
-    rows = {name: times for name, times in rows.items() if base in times}
-    if not rows:
-        return canvas.instead("no version was timed at these sizes")
     names = dict.fromkeys(name for times in rows.values() for name in times if name != base)
     looks = {base: svg.KEPT, **dict(zip(names, LOOKS, strict=False))}
     above = LINE if canvas.narrow else 0.0  # on a phone a size stands over its marks

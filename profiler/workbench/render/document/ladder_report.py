@@ -26,9 +26,10 @@ from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.times import TimingFacts
 from workbench.ncu.catalog import DRAM, L2
 from workbench.render import doc
+from workbench.render.chart import timelines
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
-from workbench.render.document import advice, hunks, limits, phrases, timings, variant, warp_times
+from workbench.render.document import advice, hunks, limits, phrases, timings, variant
 from workbench.render.document.limits import Counter, stall_words
 from workbench.render.document.phrases import (
     anchor,
@@ -463,7 +464,7 @@ def change(
     blocks: list[doc.Block] = [doc.paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation)]
     if row.timeline:
-        blocks += [timeline(row, ablation), *warp_times.timeline(row.timeline, row.time)]
+        blocks += [timeline(row, ablation), *timelines.figures(row.timeline, row.time)]
     lesson = doc.first_sentence(row.step.lesson)
     lessons = [doc.paragraph(doc.strong("Lesson."), " ", lesson)] if lesson else []
     if page:

@@ -13,7 +13,8 @@ from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
 from workbench.judge.predictions import PredictionOutcome, Score
 from workbench.render import doc
-from workbench.render.document import advice, limits, timings, warp_times
+from workbench.render.chart import timelines
+from workbench.render.document import advice, limits, timings
 from workbench.render.document.phrases import (
     call_of,
     gate_name,
@@ -126,7 +127,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
     else:
         blocks.append(doc.paragraph(f"profile: {ABSENT}"))
     if row.timeline:
-        blocks += warp_times.timeline(row.timeline, row.time)
+        blocks += timelines.figures(row.timeline, row.time)
     if row.against_parent:
         blocks += limits.account(row.against_parent)
     if row.gates:

@@ -1,20 +1,69 @@
-"""SMs by time: how many warps of a call each SM had, a variant beside its parent on one axis."""
+"""Timelines: when the warps of a call ran, in figures with what they show to be wrong, as a chart
+of a variant beside its parent, and for Perfetto.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import groupby
 
-from workbench.derive.timeline import CallTimeline
+from workbench.derive.speedup import Time
+from workbench.derive.timeline import CallTimeline, LaunchTimeline
+from workbench.judge.advice_rules import faults
+from workbench.judge.findings import Finding, sentences
+from workbench.render import doc
 from workbench.render.chart import svg
-from workbench.render.document.warp_times import CAPTION
-from workbench.render.numbers import microseconds
+from workbench.render.numbers import factor, microseconds, number, percent
 from workbench.words import grouped
 
+NAME = 40  # characters of a kernel's name
+FIELDS: list[doc.Field[LaunchTimeline]] = [
+    doc.Field("kernel", "kernel", lambda one: doc.code(one.kernel[:NAME])),
+    doc.numeric("span", "µs", lambda one: number(one.span_us)),
+    doc.numeric("blocks", "blocks", lambda one: f"{one.blocks:,}"),
+    doc.numeric("resident", "on an SM", lambda one: str(one.resident)),
+    doc.numeric("median", "median block", lambda one: microseconds(one.median_us)),
+    doc.numeric("longest", "longest", lambda one: microseconds(one.longest_us)),
+    doc.numeric("ramp", "ramp", lambda one: microseconds(one.ramp_us)),
+    doc.numeric("tail", "tail", lambda one: microseconds(one.tail_us)),
+    doc.numeric("idle", "idle in tail", lambda one: percent(one.tail_idle)),
+    doc.numeric("gaps", "between blocks", lambda one: percent(one.gaps_idle)),
+    doc.numeric("imbalance", "busiest SM", lambda one: factor(one.imbalance)),
+]
+SLOWED = 1.1  # times the time without tracing
+NO_FAULT = "No tail, slow block, early producer or gap is worth a step."
+
+
+def figures(call: CallTimeline, time: Time | None = None) -> list[doc.Block]:
+    """The figures of a call. ``time`` is that of one where nothing traced it."""
+    beside = ""
+    if time and time.value:
+        ratio = call.span_us / time.value
+        beside = f", {factor(ratio)} its time between kernels, {microseconds(time.value)}"
+        beside += ": tracing slows it, so distrust gaps and tails" if ratio > SLOWED else ""
+    first = doc.paragraph(f"Timeline: {microseconds(call.span_us)} while traced{beside}.")
+    return [first, *launches(call.launches, [fault.why for fault in faults(call)])]
+
+
+def launches(every: Sequence[LaunchTimeline], wrong: Sequence[Finding]) -> list[doc.Block]:
+    """The figures of launches, the roles of their warps, and what is ``wrong``."""
+    blocks: list[doc.Block] = [doc.table("timeline", FIELDS, every)]
+    for one in every:
+        if len(one.roles) > 1:
+            ends = ", ".join(f"{role.words} {percent(role.end)}" for role in one.roles)
+            blocks.append(doc.paragraph(f"Of a block's life in {one.kernel[:NAME]}: {ends}."))
+    lines = [f"{text}." for text in sentences(wrong)]
+    return [*blocks, doc.bullets(lines) if lines else doc.paragraph(NO_FAULT)]
+
+
+CAPTION = (
+    "A row is an SM, the last to end at the top. Its shade says how many warps of the call it has. "
+    "An empty place is an SM without work."
+)
 TRACE = ".trace.json.gz"  # the suffix of what Perfetto opens
 HEIGHT, THICKEST = 200.0, 6  # of all SMs, about, and of one
 STEP = 2.0  # pixels of the time axis that share one mean
@@ -79,8 +128,8 @@ def by_sm(call: CallTimeline) -> dict[int, list[tuple[float, float, int, str]]]:
     for one in call.launches:
         launch, us = one.launch, one.launch.tick_ns / 1000
         lives = zip(launch.sms, launch.starts, launch.lives, strict=True)
-        for number, (sm, start, life) in enumerate(lives):
-            begin, name = launch.begin + start, f"{one.kernel} {number}"
+        for block, (sm, start, life) in enumerate(lives):
+            begin, name = launch.begin + start, f"{one.kernel} {block}"
             rows.append((sm, (us * begin, us * (begin + life), launch.warps, name)))
     return grouped(rows)
 
