@@ -273,7 +273,7 @@ def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
         metric = next((figure.metric for figure in (new, old) if figure), "")
         was, now = old.value if old else None, new.value if new else None
         shown.append(limits.Counter(label, was, now, unit, metric))
-    return limits.counter_table(shown, names, "figures")
+    return limits.counter_table(shown, names, "figures", limits.marked)
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> doc.Paragraph:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.derive.factors import SpeedupFactors
@@ -256,13 +256,16 @@ def counters(pair: Comparison) -> list[Counter]:
 
 
 def counter_table(
-    shown: Sequence[Counter], names: tuple[str, str], name: str = "counters"
+    shown: Sequence[Counter],
+    names: tuple[str, str],
+    name: str = "counters",
+    text: Callable[[float | None, str], str] = quantity,
 ) -> doc.Table:
-    """Figures before and after, with ncu's names."""
+    """Figures before and after, with ncu's names; ``text`` makes one of a value and its unit."""
     fields: list[doc.Field[Counter]] = [
         doc.Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
-        doc.numeric("before", names[0], lambda c: marked(c.before, c.unit)),
-        doc.numeric("after", names[1], lambda c: marked(c.after, c.unit)),
+        doc.numeric("before", names[0], lambda c: text(c.before, c.unit)),
+        doc.numeric("after", names[1], lambda c: text(c.after, c.unit)),
         doc.numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
         doc.Field("metric", "metric", lambda c: doc.code(c.metric), rank=6),
     ]
