@@ -28,7 +28,7 @@ from workbench.errors import EnvironmentLacks, GateFailed, UsageError, Workbench
 from workbench.problems import detect
 from workbench.problems.given import made, put
 from workbench.problems.problem import Problem, Request, split
-from workbench.problems.user_files import read_call, read_input, read_launch, read_output
+from workbench.problems.try_options import read_call, read_input, read_launch, read_output
 from workbench.run.compilation import sources_of
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import CallsMade, check_variant

@@ -37,7 +37,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import finding
 from workbench.judge.gates import OUTPUTS, Gate
 from workbench.problems.given import Dotted, Empty, File, bound, call
-from workbench.problems.user_files import read_input
+from workbench.problems.try_options import read_input
 from workbench.run import machine, process
 from workbench.run.measurement import MeasuredPlan, Measurement, Plan
 from workbench.run.process import compiler_environment

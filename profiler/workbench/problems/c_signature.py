@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from keyword import iskeyword
 
 from workbench.errors import UsageError
-from workbench.problems.user_files import Made
+from workbench.problems import try_options
 
 _WORDS = re.compile(
     r"\b(?:(?:const|volatile|struct|__restrict__|__restrict|restrict|__grid_constant__|unsigned|"
     r"signed)\b|(?:std|at|c10)::)"
 )
 _I32, _I64 = 2**31, 2**63
-NOT_NAMED = Made("", None)  # an argument that is computed
+NOT_NAMED = try_options.Made("", None)  # an argument that is computed
 SIDE, ELEMENTS = 1024, 1024 * 1024  # of the tensors in hints
 # By C's name: of a number its ctypes with its least and largest value, of a tensor its dtype.
 NUMBERS = {
@@ -99,12 +99,10 @@ def _parameter(text: str) -> CParameter:
 
 
 def require_fit(
-    function: str,
-    wanted: Sequence[CParameter],
-    arguments: Sequence[str],
-    made: Mapping[str, Made],
+    function: str, parameters: str, arguments: Sequence[str], made: Mapping[str, try_options.Made]
 ) -> None:
     """Raises UsageError where arguments are too few or many, or one cannot be passed."""
+    wanted = parameters_of(parameters)
     least = sum(not one.has_default for one in wanted)
     listed = f"its parameters are {', '.join(one.text for one in wanted)}"
     if not least <= len(arguments) <= len(wanted):

@@ -13,30 +13,14 @@ from workbench.cuda.compiler import PROGRAM
 from workbench.cuda.includes import expand_includes
 from workbench.cuda.programs import Entry, entries, launches, masked
 from workbench.errors import UsageError, unknown
-from workbench.problems.c_signature import (
-    ELEMENTS,
-    NUMBERS,
-    as_options,
-    parameters_of,
-    plain_parameters,
-    require_fit,
-)
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Module, Problem, Request
-from workbench.problems.user_files import (
-    COMPILE,
-    Made,
-    gathered,
-    made_text,
-    read_input,
-    read_launch,
-    read_output,
-    with_references,
-)
+from workbench.problems import c_signature, try_options
+from workbench.problems.problem import Format, Module, Problem, Request
+from workbench.problems.user_files import gathered
 from workbench.study.files import readable_text, require_readable
 
 MARK = "__global__"
 SOURCES, MOST = ("*.cu", "*.cuh", "*/*.cu", "*/*.cuh"), 8  # that a hint looks at, and names
-WHOLE = {*NUMBERS} - {"float", "double", "bool"}
+WHOLE = {*c_signature.NUMBERS} - {"float", "double", "bool"}
 
 
 def read_cuda_file(request: Request) -> Problem:
@@ -51,7 +35,7 @@ def read_cuda_file(request: Request) -> Problem:
         raise UsageError(
             f"{path.name} has no __global__ function", hint=_with_kernels(path, text, included)
         )
-    inputs = [read_input(option) for option in request.inputs]
+    inputs = [try_options.read_input(option) for option in request.inputs]
     if not request.launch:
         first = next(iter(kernels))
         entry = _named(request.function or first, kernels, path)
@@ -68,9 +52,9 @@ def read_cuda_file(request: Request) -> Problem:
     made = {one.name: one for one in inputs}
     outputs = []
     for option in request.outputs:
-        outputs.append(read_output(option, made))
+        outputs.append(try_options.read_output(option, made))
         made[outputs[-1].name] = outputs[-1]
-    launched, extents, arguments = read_launch(request.launch, made)
+    launched, extents, arguments = try_options.read_launch(request.launch, made)
     bare, angle, instance = launched.partition("<")
     kernel = _named(bare.strip(), kernels, path)
     called = f"{kernel.name}{angle}{instance}"
@@ -81,7 +65,7 @@ def read_cuda_file(request: Request) -> Problem:
         )
     if kernel.template is None:
         kernel = _that_fits(path, kernel, arguments, made)
-    if not request.versus or request.versus == COMPILE:
+    if not request.versus or request.versus == try_options.COMPILE:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {kernel.name} should compute",
             hint="such as --vs 'torch.softmax(x, dim=-1)', or --vs FILE.py:FUNCTION",
@@ -89,15 +73,15 @@ def read_cuda_file(request: Request) -> Problem:
     if kernel.template is None and not kernel.c_linkage:
         called = f"::{called}"
         if kernel.is_one_of_several:
-            called = f"(void (*)({plain_parameters(kernel.parameters)}))&{called}"
+            called = f"(void (*)({c_signature.plain_parameters(kernel.parameters)}))&{called}"
     call = f"[{extents}]({', '.join(arguments)})"
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: its kernel {launched}",
         name=kernel.name.rpartition("::")[2],
         title=f"{launched} of {path.name}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in inputs})},
-        made=made_text(inputs),
+        shapes=try_options.asked_shape(inputs),
+        made=try_options.made_text(inputs),
         baseline=Module(
             "baseline",
             f"{path.name}:{launched}",
@@ -105,7 +89,7 @@ def read_cuda_file(request: Request) -> Problem:
         ),
         compiles=True,
     )
-    return with_references(problem, request)
+    return try_options.with_references(problem, request)
 
 
 def _with_kernels(path: Path, text: str, included: Collection[Path]) -> str:
@@ -151,13 +135,13 @@ def _named(name: str, kernels: Mapping[str, Entry], path: Path) -> Entry:
 
 
 def _that_fits(
-    path: Path, kernel: Entry, arguments: Sequence[str], made: Mapping[str, Made]
+    path: Path, kernel: Entry, arguments: Sequence[str], made: Mapping[str, try_options.Made]
 ) -> Entry:
     """The one of its name that takes the arguments. Raises UsageError for none, or several."""
     fitting, wrong = [], None
     for parameters in (kernel.parameters, *kernel.overloads):
         try:
-            require_fit(kernel.name, parameters_of(parameters), arguments, made)
+            c_signature.require_fit(kernel.name, parameters, arguments, made)
             fitting.append(parameters)
         except UsageError as error:
             wrong = wrong or error
@@ -174,14 +158,14 @@ def _that_fits(
 
 def _how_to_launch(path: Path, entry: Entry, text: str) -> str:
     """The options that this kernel needs; with a ``main()``, also how the program is profiled."""
-    wanted = parameters_of(entry.parameters)
+    wanted = c_signature.parameters_of(entry.parameters)
     sizes = [one.name for one in wanted if one.type in WHOLE and not one.is_pointer]
-    size = sizes[0] if len(sizes) == 1 else str(ELEMENTS)
+    size = sizes[0] if len(sizes) == 1 else str(c_signature.ELEMENTS)
     names = ", ".join(one.name for one in wanted)
     instance = "" if entry.template is None else "<...>"
     bare = entry.name.rpartition("::")[2]
     launch = f"{bare}{instance}<<<cdiv({size}, 256), 256>>>({names})"
-    hint = as_options(bare, wanted, launch)
+    hint = c_signature.as_options(bare, wanted, launch)
     calls = [whole for name, whole in launches(text) if name.rpartition("::")[2] == bare]
     if calls:
         hint += f"\n      the file launches it as {calls[0]}: write its sizes as numbers or inputs"
@@ -203,7 +187,7 @@ def _module(
     entry: Entry,
     kernel: str,
     inputs: Sequence[str],
-    outputs: Sequence[Made],
+    outputs: Sequence[try_options.Made],
     call: str,
 ) -> str:
     made = "".join(f"    {output.name} = {output.call}\n" for output in outputs)

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from workbench.errors import UsageError, unknown
+from workbench.problems import try_options
 from workbench.problems.problem import (
     Format,
     GivenShape,
@@ -25,7 +26,7 @@ from workbench.problems.problem import (
     largest,
     require,
 )
-from workbench.problems.user_files import DTYPES, literal, study_name, with_references
+from workbench.problems.user_files import literal, study_name
 from workbench.study.files import json_as_type, read_text
 from workbench.words import Parameter
 
@@ -144,7 +145,7 @@ def read_flashinfer_bench(request: Request) -> Problem:
         against=reference.called,
         itself=solution is None,
     )
-    return with_references(problem, request, [reference] if solution else [], compiled)
+    return try_options.with_references(problem, request, [reference] if solution else [], compiled)
 
 
 def _required(text: bytes, kind: type[S], where: str) -> S:
@@ -179,8 +180,8 @@ def _tensors(
     """Name to its axes, numbers where they are constant, and its type."""
     specs_by_name: dict[str, tuple[Any, str]] = {}
     for name, spec in of.items():
-        if spec.dtype not in DTYPES:
-            raise unknown(f"dtype of '{name}' in {path.name}", spec.dtype, DTYPES)
+        if spec.dtype not in try_options.DTYPES:
+            raise unknown(f"dtype of '{name}' in {path.name}", spec.dtype, try_options.DTYPES)
         for axis in spec.shape or ():
             if axis not in data.axes:
                 raise unknown(f"axis of '{name}' in {path.name}", axis, data.axes)

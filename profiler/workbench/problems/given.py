@@ -218,38 +218,28 @@ class Extension(File):
         self.name, self.sources, self.by_torch = name, sources, by_torch
 
     @cached_property
-    def module(self) -> ModuleType:
+    def module(self) -> Any:
         folder = self.path.parents[len(Path(self.sources[0]).parts) - 1]
-        sources = [str(folder / name) for name in self.sources]
-        cuda = [path for path in sources if path.endswith(".cu")]
-        built: ModuleType
+        sources, include = [str(folder / name) for name in self.sources], [str(folder)]
         if self.by_torch:
             from torch.utils.cpp_extension import load
 
-            built = load(
-                name=self.name,
-                sources=sources,
-                extra_include_paths=[str(folder)],
-                extra_cuda_cflags=["-lineinfo"],
-            )
-            return built
+            lines = ["-lineinfo"]
+            return load(self.name, sources, extra_include_paths=include, extra_cuda_cflags=lines)
         from tvm_ffi import cpp
 
+        cuda = [path for path in sources if path.endswith(".cu")]
         others = [path for path in sources if path not in cuda]
-        built = cpp.load(
-            self.name, cpp_files=others, cuda_files=cuda, extra_include_paths=[str(folder)]
-        )
-        return built
+        return cpp.load(self.name, cpp_files=others, cuda_files=cuda, extra_include_paths=include)
 
 
 class Library(File):
     """A compiled library with functions of TVM FFI."""
 
-    def loaded(self) -> ModuleType:
+    def loaded(self) -> Any:
         from tvm_ffi import load_module
 
-        library: ModuleType = load_module(str(self.path))
-        return library
+        return load_module(str(self.path))
 
 
 class Jitted:
@@ -345,11 +335,8 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 ALIGNED = 16  # bytes: what the widest load takes
 STRUCTURE = "structure"  # the input that tells how the others stand together
-RANGES = {
-    "int8": 128,
-    "uint8": 256,
-    "bool": 2,
-}  # of random integers, as FlashInfer-Bench draws them
+# Of random integers, as FlashInfer-Bench draws them.
+RANGES = {"int8": 128, "uint8": 256, "bool": 2}
 LARGEST_INTEGER = 1024
 MOST_SEED = 2**31
 

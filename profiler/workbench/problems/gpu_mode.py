@@ -13,14 +13,9 @@ import msgspec
 
 from workbench import bounds
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.problems import try_options
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, require
-from workbench.problems.user_files import (
-    functions,
-    literal,
-    parsed,
-    require_defined,
-    with_references,
-)
+from workbench.problems.user_files import functions, literal, parsed, require_defined
 from workbench.study.files import read_text, require_readable, stands
 from workbench.study.front_ends import parameters
 from workbench.words import OWN_EXTRA, Parameter
@@ -97,7 +92,7 @@ def read_gpu_mode(request: Request) -> Problem:
         against=reference_call.called,
         accepts=f"given.accepted(_reference.{CHECK}, inputs, out)",
     )
-    return with_references(problem, request, [reference_call])
+    return try_options.with_references(problem, request, [reference_call])
 
 
 def _task(path: Path) -> TaskSpec:

@@ -13,16 +13,11 @@ from pathlib import Path
 from workbench import bounds
 from workbench.cuda.programs import Item, items, masked
 from workbench.errors import UsageError, unknown
+from workbench.problems import try_options
 from workbench.problems.c_signature import CParameter, as_options, as_versus, parameters_of
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
+from workbench.problems.problem import Format, Problem, Request, calling
 from workbench.problems.python_function import CHALLENGE, USUAL, challenge_of
-from workbench.problems.user_files import (
-    gathered,
-    literal,
-    made_text,
-    read_input,
-    with_references,
-)
+from workbench.problems.user_files import gathered, literal
 from workbench.study.files import readable_text, require_readable
 
 ALLOCATES = re.compile(r"\bcuda(?:Malloc|Free)(?!\w*Async)\w*\s*\(")
@@ -59,7 +54,7 @@ def read_host_function(request: Request) -> Problem:
                 hint="name a function of pointers and numbers, or a kernel with --launch",
             )
     names = [one.name for one in wanted]
-    by_name = {made.name: made for made in map(read_input, request.inputs)}
+    by_name = {made.name: made for made in map(try_options.read_input, request.inputs)}
     # A function whose every tensor may be written changes them in place.
     reads = any(one.is_read_only for one in wanted if one.is_pointer)
     outputs = [one.name for one in wanted if reads and one.is_pointer and not one.is_read_only]
@@ -81,25 +76,24 @@ def read_host_function(request: Request) -> Problem:
             )
         if extra := [name for name in by_name if name not in names]:
             raise unknown(f"parameter of {function}()", extra[0], names)
-        made = made_text([by_name[name] for name in names])
+        made = try_options.made_text([by_name[name] for name in names])
         made, theirs = f"given.uncalled({made}, {literal(outputs)}, generator)", []
     if not theirs and not request.versus:
         raise UsageError(
             f"{path.name} needs --vs: nothing says what {function} should compute",
             hint=as_versus(wanted),
         )
-    shape = {name: one.parameter for name, one in by_name.items() if not one.is_none}
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {function}({', '.join(names)})",
         name=path.stem if function in USUAL else function,
         title=f"{function} of {path.name}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape(shape)},
+        shapes=try_options.asked_shape(by_name.values()),
         loads=challenge.loads if challenge else "",
         made=made,
         baseline=calling(f"{path.name}:{function}", loads, call),
     )
-    return with_references(problem, request, theirs)
+    return try_options.with_references(problem, request, theirs)
 
 
 def _binding(source: str, function: str, wanted: Sequence[CParameter], allocates: bool) -> str:

@@ -8,6 +8,7 @@ their names and shapes are the same, as the benchmark does it (``kernelbench/eva
 from __future__ import annotations
 
 from workbench.errors import UsageError
+from workbench.problems import try_options
 from workbench.problems.problem import Format, Problem, Request, calling, require
 from workbench.problems.python_function import called_of
 from workbench.problems.user_files import (
@@ -17,7 +18,6 @@ from workbench.problems.user_files import (
     literal,
     parsed,
     require_defined,
-    with_references,
 )
 from workbench.study.front_ends import parameters
 
@@ -74,7 +74,7 @@ def read_kernelbench(request: Request) -> Problem:
         against=eager.called,
         itself=not solution,
     )
-    return with_references(problem, request, [eager] if solution else [], compiled)
+    return try_options.with_references(problem, request, [eager] if solution else [], compiled)
 
 
 FORMAT = Format(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from workbench import bounds
 from workbench.errors import UsageError
-from workbench.problems.problem import DEFAULT_SHAPE, Format, GivenShape, Problem, Request, calling
-from workbench.problems.user_files import made_text, one_of, read_input, with_references
+from workbench.problems import try_options
+from workbench.problems.problem import Format, Problem, Request, calling
+from workbench.problems.user_files import one_of
 from workbench.study.files import require_readable
 
 EXPORTED = re.compile(rb"\0__tvm_ffi_(?!_)(\w+)(?=\0)")
@@ -26,7 +27,7 @@ def read_library(request: Request) -> Problem:
     """Raises UsageError where the function, its inputs or a reference is not named."""
     path, names = request.source, functions_of(request.source)
     function = one_of(path, "function", names, request.function)
-    made = [read_input(text) for text in request.inputs]
+    made = [try_options.read_input(text) for text in request.inputs]
     if not made or not request.versus:
         raise UsageError(
             f"{path.name} needs --input for what {function} takes, in order, its outputs among "
@@ -38,15 +39,15 @@ def read_library(request: Request) -> Problem:
         name=function,
         title=f"{function} of {path.name}",
         files={path.name: path.read_bytes()},
-        shapes={DEFAULT_SHAPE: GivenShape({one.name: one.parameter for one in made})},
-        made=made_text(made),
+        shapes=try_options.asked_shape(made),
+        made=try_options.made_text(made),
         baseline=calling(
             f"{path.name}:{function}",
             f'_given = given.Library(__file__, "{path.name}")',
             f"given.call(_given.{function}, inputs)",
         ),
     )
-    return with_references(problem, request)
+    return try_options.with_references(problem, request)
 
 
 FORMAT = Format(

@@ -17,27 +17,17 @@ from types import SimpleNamespace
 from typing import Any
 
 from workbench.errors import UsageError, unknown
+from workbench.problems import try_options
 from workbench.problems.given import ranges_of
 from workbench.problems.problem import Format, GivenShape, Problem, Request, calling, largest
-from workbench.problems.user_files import (
-    DTYPES,
-    functions,
-    gathered,
-    is_plain,
-    literal,
-    one_of,
-    parsed,
-    read_input,
-    study_name,
-    with_references,
-)
+from workbench.problems.user_files import functions, gathered, literal, one_of, parsed, study_name
 from workbench.study.front_ends import decorators, marked, parameters
 from workbench.study.users_code import users_code
 
 MOST_CONFIGS = 8
 KERNEL = ("nsight.analyze.kernel", "analyze.kernel")
 FILE = "_given"
-TYPES = {name: f"torch.{name}" for name in (*DTYPES, "half", "float", "double")}
+TYPES = {name: f"torch.{name}" for name in (*try_options.DTYPES, "half", "float", "double")}
 
 
 def is_of(request: Request) -> bool:
@@ -84,7 +74,7 @@ def read_nsight_python(request: Request) -> Problem:
         itself=True,
         ranges=bool(ranges_too),
     )
-    return with_references(problem, request, ranges_too)
+    return try_options.with_references(problem, request, ranges_too)
 
 
 def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:
@@ -96,7 +86,7 @@ def _keyword(node: ast.FunctionDef, name: str) -> ast.expr | None:
 def _shapes(
     request: Request, path: Path, tree: ast.Module, node: ast.FunctionDef
 ) -> dict[str, GivenShape]:
-    made = [read_input(text) for text in request.inputs]
+    made = [try_options.read_input(text) for text in request.inputs]
     names = [one.name for one in made] or parameters(node)
     rows: list[Any] = [tuple(one.value for one in made)] if made else []
     calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call)]
@@ -104,11 +94,9 @@ def _shapes(
                 for word in call.keywords if word.arg == "configs")  # fmt: skip
     if configs := _keyword(node, "configs") or next(keywords, None):
         rows = rows or _evaluated(path, tree, configs)
-    rows = rows or [
-        tuple(map(ast.literal_eval, call.args))
-        for call in calls
-        if ast.unparse(call.func) == node.name and call.args and all(map(is_plain, call.args))
-    ]
+    own_calls = (call for call in calls if ast.unparse(call.func) == node.name and call.args)
+    plain_calls = (call for call in own_calls if all(map(try_options.is_plain, call.args)))
+    rows = rows or [tuple(map(ast.literal_eval, call.args)) for call in plain_calls]
     if not rows and len(names) > len(node.args.defaults):
         raise UsageError(
             f"{path}:{node.lineno}: {node.name}() has no configuration",

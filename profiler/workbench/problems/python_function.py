@@ -15,27 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
-from workbench.problems.problem import (
-    DEFAULT_SHAPE,
-    Format,
-    GivenShape,
-    Module,
-    Problem,
-    Request,
-    calling,
-)
-from workbench.problems.user_files import (
-    bound,
-    classes,
-    functions,
-    gathered,
-    literal,
-    made_text,
-    parsed,
-    plain_value,
-    read_input,
-    with_references,
-)
+from workbench.problems import try_options
+from workbench.problems.problem import Format, Module, Problem, Request, calling
+from workbench.problems.user_files import bound, classes, functions, gathered, literal, parsed
 from workbench.study.files import stands
 from workbench.study.front_ends import (
     CUTE,
@@ -100,7 +82,7 @@ def require_imports(path: Path, then: str) -> None:
 def _read(request: Request) -> Problem:
     path = request.source
     tree = parsed(path)
-    made = [read_input(text) for text in request.inputs]
+    made = [try_options.read_input(text) for text in request.inputs]
     has_inputs = INPUTS in functions(tree)
     function, challenge = request.function, None
     if not (made or has_inputs or function):
@@ -132,7 +114,6 @@ def _read(request: Request) -> Problem:
     if challenge is None:
         require_inputs(path, function, node, [item.name for item in taken], defaults, has_inputs)
     inside, files = gathered(path)
-    shape = defaults | {item.name: item.parameter for item in made if not item.is_none}
     arguments = f", {literal(request.arguments)}" if request.arguments else ""
     file = f'given.File(__file__, "{inside}"{arguments})'
     load, target = f"{FILE} = {file}", f"{FILE}.{function}"
@@ -152,21 +133,22 @@ def _read(request: Request) -> Problem:
     has_own = REFERENCE in functions(tree) and not request.versus
     drawn = ", ".join(f"{name}=shape[{literal(name)}]" for name in defaults)
     drawn = f"given.named({FILE}.{INPUTS}({drawn}), {literal(names)})" if has_inputs else "{}"
+    drawn += f" | {try_options.made_text(taken)}" if taken else ""
     shown = f"its function {function}({', '.join(names)})"
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}: {shown}",
         name=function,
         title=f"{function} of {path.name}",
         files=files,
-        shapes={DEFAULT_SHAPE: GivenShape(shape)},
+        shapes=try_options.asked_shape(made, defaults),
         loads=f"{load}\n{challenge.loads}" if challenge else load,
-        made=challenge.made if challenge else f"{drawn} | {made_text(taken)}" if taken else drawn,
+        made=challenge.made if challenge else drawn,
         expression=call,
         baseline=calling(f"{path.name}:{function}", load, call),
         itself=True,
     )
     references = [challenge] if challenge else [theirs] if has_own else []
-    return with_references(problem, request, references, compiled)
+    return try_options.with_references(problem, request, references, compiled)
 
 
 def pick(path: Path, tree: ast.Module, wanted: str) -> str:
@@ -375,7 +357,9 @@ def challenge_of(
 def own_parameters(path: Path, node: ast.FunctionDef) -> dict[str, Parameter]:
     """Read the shape from the defaults of ``inputs(rows=4096)``."""
     names, defaults = parameters(node), [*node.args.defaults, *node.args.kw_defaults]
-    values = dict(zip(reversed(names), map(plain_value, reversed(defaults)), strict=False))
+    values = dict(
+        zip(reversed(names), map(try_options.plain_value, reversed(defaults)), strict=False)
+    )
     shape = {name: value for name in names if (value := values.get(name)) is not None}
     if lacking := [name for name in names if name not in shape]:
         raise UsageError(

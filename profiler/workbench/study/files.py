@@ -241,9 +241,7 @@ def require_inside(path: Path, top: Path | None = None) -> None:
     the folder with a ``workbench.toml`` above it. Other folders have no such border.
     """
     if top is None:
-        where = Path(
-            os.path.normpath(path.absolute())
-        )  # ../b is beside the workspace, not below it
+        where = Path(os.path.normpath(path.absolute()))  # ../b is beside it, not below it
         top = next((p for p in (where, *where.parents) if (p / CONFIG_FILE).is_file()), None)
     if top is not None and not resolved(path).is_relative_to(resolved(top)):
         raise UsageError(
