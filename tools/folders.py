@@ -1,8 +1,9 @@
 """Folders of many small files, each kept in one file in Go's txtar format: a line ``-- PATH --``
-stands above the text of each file. Compressed files stay files of their own.
+stands above the text of each file. The file is compressed if its name ends so, and compressed files
+of the folder stay files of their own.
 
-python -m tools.folders pack FILE.txtar FOLDER
-python -m tools.folders unpack FILE.txtar FOLDER
+python -m tools.folders pack FILE.txtar[.zst] FOLDER
+python -m tools.folders unpack FILE.txtar[.zst] FOLDER
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-COMPRESSED = (".zst", ".ncu-repz")
+from workbench.study.files import compressed, decompressed
+
+ZST = ".zst"
+COMPRESSED = (ZST, ".ncu-repz")
 HEAD = re.compile(r"^-- (\S+) --\n", re.MULTILINE)
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    _, *parts = HEAD.split(archive.read_text("utf-8"))
+    data = archive.read_bytes()
+    whole = decompressed(data) if archive.suffix == ZST else data
+    _, *parts = HEAD.split(whole.decode())
     for name, text in zip(parts[::2], parts[1::2], strict=True):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,8 +44,9 @@ def unpacked(archive: Path) -> Path:
 
 @cache
 def unpacked_workspace(folder: Path) -> Path:
-    """A folder of this process: ``workspace.txtar`` and what stands in ``ablations`` beside it."""
-    made = unpacked(folder / "workspace.txtar")
+    """A folder of this process: ``workspace.txtar*`` and what stands in ``ablations`` beside it."""
+    (archive,) = folder.glob("workspace.txtar*")
+    made = unpacked(archive)
     shutil.copytree(folder / "ablations", made / "ablations", dirs_exist_ok=True)
     return made
 
@@ -49,7 +56,8 @@ def pack(archive: Path, folder: Path) -> None:
     files = sorted(path for path in every if path.is_file())
     texts = [f"-- {path.relative_to(folder)} --\n{path.read_text('utf-8')}" for path in files]
     assert all(text.endswith("\n") for text in texts), "every file ends with a newline"
-    archive.write_text("".join(texts), "utf-8")
+    data = "".join(texts).encode()
+    archive.write_bytes(compressed(data) if archive.suffix == ZST else data)
 
 
 if __name__ == "__main__":
