@@ -1,7 +1,7 @@
 """Whether the advice names a planted fault: the tables of docs/advice.md and planted/README.md.
 
-The kernels are in benchmarks/planted, a workspace with recorded evidence whose texts are in one
-file: `python -m tools.folders unpack` and `pack`, to record them again. Every fault has the kinds
+The kernels are in benchmarks/planted, a workspace with recorded evidence, packed in two
+archives: `python -m tools.folders` unpacks and packs them. Every fault has the kinds
 of change that repair it, written before the first recording. Its lines are marked ``// fault:
 NAME``, or listed in faults.toml for a kernel without comments. Without a line the fault is of the
 launch.

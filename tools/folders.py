@@ -44,9 +44,11 @@ def unpacked(archive: Path) -> Path:
 
 @cache
 def unpacked_workspace(folder: Path) -> Path:
-    """A folder of this process: ``workspace.txtar*`` and what stands in ``ablations`` beside it."""
-    (archive,) = folder.glob("workspace.txtar*")
-    made = unpacked(archive)
+    """A folder of this process: what a folder's archives hold, and what stands in ``ablations``."""
+    first, *more = folder.glob("*.txtar*")
+    made = unpacked(first)
+    for archive in more:
+        unpack(archive, made)
     shutil.copytree(folder / "ablations", made / "ablations", dirs_exist_ok=True)
     return made
 
