@@ -35,7 +35,7 @@ from workbench.render.as_json import FLAT, VERSION, shown_names
 from workbench.render.document.advice import CATALOGUE
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
-from workbench.words import Stage
+from workbench.words import Change, Stage
 
 AGENTS = Path(__file__).parents[1] / "starters" / "agents"
 SKILL, SCHEMA = AGENTS / "reference.md", AGENTS / "schema.json"
@@ -45,6 +45,11 @@ HEAD = """# Reference
 `python -m tools.reference` writes this page from the code. `workbench VERB --help` lists the
 options of a verb, with an example. [Verbs](verbs.md) has the exit codes and environment variables.
 [Studies and variants](variants.md) explains the files of a study.
+"""
+CHANGES = """## Kinds of change
+
+The `kind` of a step in `ablation.toml`. `workbench advise` explains those that it proposes.
+
 """
 PACKAGES = ("app", "derive", "judge", "ncu", "render", "run.repository")  # with records of JSON
 OBJECTS = {"Advice", "Build", "Check", "Data", "GraphNode", "Place"}  # not listed
@@ -88,6 +93,8 @@ def expected(want: Any) -> str:
     """A type of TOML in words; of ``X | None`` that of X, of numbers with their bounds."""
     if want in TOML:
         return TOML[want]
+    if want is Change:
+        return "a [kind of change](#kinds-of-change)"
     if get_origin(want) is Literal or isinstance(want, EnumType):
         return f"one of {', '.join(map(str, get_args(want) or want))}"
     kind, *more = get_args(want)
@@ -256,8 +263,8 @@ def written() -> dict[Path, str]:
     for name, record in LADDER.items():
         parts.append(f"### `{name}`\n\n" * bool(name) + keys(record, ("step", "reference")))
     parts.append(columns())
-    rows = ((f"`{kind}`", known.title, known.how) for kind, known in CATALOGUE.items())
-    parts += ["## Kinds of change\n\n", listed("kind, in words, how", rows)]
+    rows = ((f"`{kind}`", known.title) for kind, known in CATALOGUE.items())
+    parts += [CHANGES, listed("kind, in words", rows)]
     return {PAGE: "".join(parts).rstrip() + "\n"}
 
 
