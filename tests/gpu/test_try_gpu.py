@@ -57,6 +57,21 @@ def test_a_file_is_checked_timed_and_profiled(name: str, folder: Path, capsys: C
         assert any(line["file"].endswith(LINES[name]) for line in lines), lines
 
 
+def test_who_widens_the_tolerance_is_wrong_all_the_same(folder: Path, capsys: Capsys) -> None:
+    """Its process says nothing of the errors that the reference has."""
+    (folder / "mine.py").write_text("""from workbench.run.worker import trial_call
+
+trial_call.error_of = lambda *given: (1e3, 0.5, "")
+
+
+def run(x):
+    return 2.5 * x
+""")
+    given = ("mine.py", "--input", "x=randn(4096,4096)", "--vs", "torch.add(x, x)", "--quick")
+    found = json_of(capsys, "try", *given, code=1)
+    assert found["verdict"] == "wrong", found
+
+
 def test_a_definite_matrix_is_still_one_in_timed_calls(folder: Path, capsys: Capsys) -> None:
     text = """import torch
 

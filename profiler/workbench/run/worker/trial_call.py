@@ -54,8 +54,14 @@ IDLE = "returns nothing, and changes none of its inputs"
 COMPUTED = "return plain tensors of torch, dense and computed"
 
 
-class CallFails(GateFailed):
-    """Raised where a call fails in another process, by no error of the workbench."""
+class CallFails(Exception):
+    """A call fails in another process, by no error of the workbench: with this ``error``.
+    ``unsupported``: it says that it does not do this.
+    """
+
+    def __init__(self, error: WorkbenchError, *, unsupported: bool) -> None:
+        super().__init__(error)
+        self.error, self.unsupported = error, unsupported
 
 
 class Idle(GateFailed):
@@ -372,14 +378,13 @@ class TrialRun:
         except NotImplementedError as error:
             self.failures[name] = describe(error)
             return None
+        except CallFails as call:
+            is_usual = self.device.type == "cuda" and not call.unsupported
+            return self.fails(name, call.error, is_fatal=is_usual)
         except Exception as error:
             text = in_users_words(error, f"{self.known(name)} fails")
-            usual = isinstance(error, WorkbenchError)
-            usual = usual and not isinstance(error, EnvironmentLacks | CallFails)
-            if name == self.job.baseline and (self.device.type == "cuda" or usual):
-                raise text from error
-            self.failures[name] = describe(text)
-            return None
+            is_ours = isinstance(error, WorkbenchError) and not isinstance(error, EnvironmentLacks)
+            return self.fails(name, text, is_fatal=self.device.type == "cuda" or is_ours)
         if out is not None:
             return out
         out = tuple(copied_inputs[n] for n in inputs if is_changed(copied_inputs[n], inputs[n]))
@@ -389,6 +394,12 @@ class TrialRun:
                 hint="return the tensor that it computes, or write it into an input",
             )
         return out
+
+    def fails(self, name: str, error: WorkbenchError, *, is_fatal: bool) -> None:
+        """Note why a variant cannot be called. Raises one of the baseline that ``is_fatal``."""
+        if is_fatal and name == self.job.baseline:
+            raise error
+        self.failures[name] = describe(error)
 
     def left_alone(self, inputs: Inputs, idle: Idle) -> str:
         """Name the input that the result of one that did nothing belongs in: the last that is as

@@ -1,12 +1,12 @@
 """The process of a trial: ``python -m workbench.run.worker.trial_worker job.json``.
 
-On a GPU one process calls and compares: the check that follows has one for each. On the CPU nothing
-follows, so each variant is called in a process of its own.
+Each variant is called in a process of its own, and one with the study and no variant compares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import EventLog, describe, in_users_words
 from workbench.run.worker.forking_worker import ForkingWorker
 from workbench.run.worker.output import Outputs
-from workbench.run.worker.startup import job_of
+from workbench.run.worker.startup import import_libraries, job_of
 from workbench.run.worker.timing.gated import Layout, Revealed, layouts_of, memory_of
 from workbench.run.worker.trial_call import CallFails, TrialRun
 from workbench.words import Inputs
@@ -60,14 +60,15 @@ class Returned(msgspec.Struct, frozen=True, tag=True):
 
 
 class Raised(msgspec.Struct, frozen=True, tag=True):
-    """``is_ours``: an error of the workbench."""
+    """``is_ours``: an error of the workbench. ``unsupported``: it says that it does not do this."""
 
     error: ErrorText
     is_ours: bool
+    unsupported: bool = False
 
 
 class TrialWorker(ForkingWorker):
-    """Does one job on the CPU."""
+    """Does one job in the current directory."""
 
     smaller = "try smaller inputs"
     its_reference = "call the reference alone, on these inputs: it ends its process"
@@ -87,6 +88,8 @@ class TrialWorker(ForkingWorker):
             self.journal.write(self.trial.run())
         except Gone:
             return
+        except CallFails as error:  # where no call of a trial is expected to
+            raise error.error from None
         for name in self.variants:
             self.ends.end(name)
 
@@ -108,7 +111,7 @@ class TrialWorker(ForkingWorker):
             if isinstance(answer, Returned):
                 return taken(answer, ends.memory, inputs)
             error = answer.error.error()
-            raise error if answer.is_ours else CallFails(error.message, hint=error.hint)
+            raise error if answer.is_ours else CallFails(error, unsupported=answer.unsupported)
 
         return called
 
@@ -127,7 +130,7 @@ class TrialWorker(ForkingWorker):
             try:
                 answer = self.answer(name, call, self.ends.memory)
             except NotImplementedError as error:
-                answer = Raised(describe(error), is_ours=False)
+                answer = Raised(describe(error), is_ours=False, unsupported=True)
             except Exception as error:
                 text = ErrorText.of(in_users_words(error, f"{called} fails"))
                 answer = Raised(text, is_ours=isinstance(error, WorkbenchError))
@@ -142,7 +145,9 @@ class TrialWorker(ForkingWorker):
             inputs[key] = value.requires_grad_().clone() if inputs[key].requires_grad else value
         with torch.no_grad():
             out = self.run(**inputs)
-        return shown(out, inputs, call.handed, memory)
+        returned = shown(out, inputs, call.handed, memory)
+        torch.cuda.synchronize()  # copied on the stream of the call: no other is waited for
+        return returned
 
 
 def shown(out: Any, inputs: Inputs, before: Revealed, memory: SharedMemory) -> Returned:
@@ -152,7 +157,7 @@ def shown(out: Any, inputs: Inputs, before: Revealed, memory: SharedMemory) -> R
     kept = {
         layout.name: inputs[layout.name]
         for layout, was in zip(before.layouts, memory.places(before), strict=True)
-        if not torch.equal(memory_of(inputs[layout.name].detach()), was)
+        if not torch.equal(now := memory_of(inputs[layout.name].detach()), was.to(now.device))
     }
     for place, tensor in enumerate(tensors(out)):
         owner = owners.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
@@ -178,9 +183,11 @@ def taken(returned: Returned, memory: SharedMemory, inputs: Inputs) -> Any:
         if view is None:
             results.append(tensors[output(place)])
             continue
-        layout, storage = view.layout, inputs[view.layout.name].untyped_storage()
-        every = torch.empty(0, dtype=torch.uint8).set_(storage).view(getattr(torch, layout.dtype))
-        results.append(every.as_strided(layout.shape, layout.strides, view.offset))
+        layout, owner = view.layout, inputs[view.layout.name]
+        every = torch.empty(0, dtype=torch.uint8, device=owner.device)
+        every.set_(owner.untyped_storage())
+        typed = every.view(getattr(torch, layout.dtype))
+        results.append(typed.as_strided(layout.shape, layout.strides, view.offset))
     match returned.kind:
         case "NoneType":
             return None
@@ -196,14 +203,12 @@ def output(place: int) -> str:
 
 
 def main() -> None:
-    with job_of(TrialJob, forks=lambda job: job.on_cpu) as (job, journal):
+    with job_of(TrialJob, forks=lambda job: True) as (job, journal):
         journal.current(job.called)
-        if job.on_cpu:
-            adopt()
-            with on_cpu():
-                TrialWorker(job, journal).run_forks(compares=True)
-        else:
-            journal.write(TrialRun(job).run())
+        import_libraries(on_cpu=job.on_cpu)
+        adopt()
+        with on_cpu() if job.on_cpu else nullcontext():
+            TrialWorker(job, journal).run_forks(compares=True)
 
 
 if __name__ == "__main__":
