@@ -327,6 +327,7 @@ def test_help_names_no_type_of_python_and_has_an_example(capsys: Capsys) -> None
 
 def test_a_command_that_waits_says_so(monkeypatch: Patch) -> None:
     monkeypatch.setattr(streams, "SILENT_S", 0.01)
+    monkeypatch.setattr(streams, "LOOK_S", 0.01)
     said = threading.Event()
     noted: list[str] = []
 

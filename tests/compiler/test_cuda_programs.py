@@ -195,6 +195,11 @@ def test_entries_have_namespaces_templates_and_linkage() -> None:
     assert (only.name, only.parameters) == ("softened", "const float *x, float *out, int n")
 
 
+def test_a_macro_may_end_the_file() -> None:
+    text = "CUB_NAMESPACE_BEGIN\nstruct S {};\n__global__ void k(int n) {}\n\nCUB_NAMESPACE_END\n"
+    assert [*entries(text)] == ["k"]
+
+
 @pytest.mark.parametrize(
     ("text", "host"),
     [

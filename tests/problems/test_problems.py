@@ -1272,6 +1272,9 @@ class Scaled(torch.nn.Module):
         return self.linear(x) * scale
 
 
+class Same(Scaled): ...
+
+
 class Twice(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, k):
@@ -1295,6 +1298,7 @@ def above(x):
         ("Twice.apply", ("x=randn(8)", "k=2"), ""),
         ("above", ("x=randn(64)",), "torch.gt(x, 0)"),
         ("Scaled", ("x=randn(4,8)", "width=8"), "compile"),
+        ("Same", ("x=randn(4,8)", "width=8"), "compile"),
     ],
 )
 def test_classes_are_called_as_functions_are(
@@ -1330,10 +1334,15 @@ def test_a_name_of_the_apply_of_a_class_is_said(
     assert "has several classes: twice, Thrice" in complaint(lambda: problem(path)).message
 
 
+def test_the_function_that_is_hinted_at_is_given_something(tmp_path: Path) -> None:
+    path = file(tmp_path, "def test_op(m, n): ...\ndef is_hip(): ...\n")
+    assert complaint(lambda: problem(path)).hint == "name a function: mine.py:test_op"
+
+
 def test_what_a_class_lacks_is_named(tmp_path: Path) -> None:
     path = file(tmp_path, CLASSES.partition("def above")[0])
     error = complaint(lambda: problem(path))
-    assert "has several classes: Scaled, Twice" in error.message
+    assert "has several classes: Scaled, Same, Twice" in error.message
     error = complaint(lambda: problem(f"{path}:Scaled", inputs=("x=randn(4,8)",)))
     assert "Scaled needs width of its constructor" in error.message
     assert error.hint == "--input width=64"
@@ -1341,10 +1350,14 @@ def test_what_a_class_lacks_is_named(tmp_path: Path) -> None:
 
 def test_the_code_cells_of_a_notebook_are_a_file(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    sources = ["import torch\n%matplotlib inline\n!pip list", "%%bash\nls", [SOFTMAX]]
+    sources = [
+        "pip install triton\nimport torch\n%matplotlib inline\n!pip list",
+        "%%bash\nls",
+        [SOFTMAX],
+    ]
     path = notebook(tmp_path, sources)
     script, function = as_script(path, "softmax")
-    assert script.read_text() == f"import torch\n\n\n{SOFTMAX}"
+    assert script.read_text() == f"\nimport torch\n\n\n{SOFTMAX}"
     found = problem(f"{script}:{function}", inputs=("x=randn(8)",))
     assert found.what == "my_notes.py, a Python function: its function softmax(x)"
     path.write_text("[]")

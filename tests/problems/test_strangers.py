@@ -311,6 +311,7 @@ def test_a_reference_that_takes_long_says_so(
     tmp_path: Path, trials_here: None, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setattr(streams, "SILENT_S", 0.01)
+    monkeypatch.setattr(streams, "LOOK_S", 0.01)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = "import time\n\n\ndef double(x):\n    return x * 2\n\n\n"
     text += "def reference(x):\n    time.sleep(0.1)\n    return x + x\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tools.folders import pack, unpack
 from answers import Capsys, Patch, error_of, text_of
 from made_ladder import ablation
 from made_records import built_kernel
-from workbench.cli import formats
+from workbench.cli import formats, streams
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.render.doc import Block, Paragraph, Table, plain
@@ -210,3 +211,21 @@ def test_kernels_are_told_together(registers: tuple[int, ...], told: str, capsys
     with Progress() as progress:
         progress(Built(variant="fix1", arch="sm_90a", kernels=kernels, warnings=warnings))
     assert capsys.readouterr().err == f"built fix1 for sm_90a: {told}\n"
+
+
+def test_what_is_under_way_is_told_in_a_silence(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(streams, "SILENT_S", 0.01)
+    monkeypatch.setattr(streams, "LOOK_S", 0.01)
+    said = threading.Event()
+    noted: list[str] = []
+
+    def note(text: str) -> None:
+        noted.append(text)
+        if "checking" in text:
+            said.set()
+
+    monkeypatch.setattr(streams, "note", note)
+    with Progress() as progress:
+        progress(Start(variant="fix1", phase=Phase.CHECK))
+        assert said.wait(60)
+    assert noted[-1] == "checking fix1 (0 s)"

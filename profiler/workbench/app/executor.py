@@ -43,7 +43,7 @@ class Reporter:
         """
         return nullcontext(lambda event: None)
 
-    def waiting(self, what: str) -> AbstractContextManager[None]:
+    def waiting(self, what: str) -> AbstractContextManager[object]:
         """Tell the user now and then that ``what`` goes on, until the block ends."""
         return nullcontext()
 

@@ -268,6 +268,9 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     return replace(done, kept=kept(done, destination)) if destination else done
 
 
+MAGIC = re.compile(r"\s*([%!?]|(pip|conda|mamba) install\b)")  # lines of IPython
+
+
 def as_script(path: Path, wanted: str = "") -> tuple[Path, str]:
     """The code cells of a notebook as a file of Python in the user's cache, and a function in it;
     another file itself.
@@ -293,7 +296,7 @@ def as_script(path: Path, wanted: str = "") -> tuple[Path, str]:
     kept = []
     for text in texts:
         lines = [] if text.lstrip().startswith("%%") else text.splitlines()
-        python = ("" if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
+        python = ("" if MAGIC.match(line) else line for line in lines)
         kept.append("".join(f"{line}\n" for line in python))
     name = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:8]
     script = cache().resolve() / "notebooks" / name / f"{study_name(path.stem)}.py"

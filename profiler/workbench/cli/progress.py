@@ -1,10 +1,14 @@
-"""Progress on stderr: a live line on a terminal, one plain line per finished piece elsewhere."""
+"""Progress on stderr: a live line on a terminal. Elsewhere it is one plain line per finished piece,
+and in a long silence what is under way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
+from workbench.cli.streams import Waiting, telling
 from workbench.evidence.records import Session
 from workbench.render.numbers import printable, printable_lines
 from workbench.run.protocol import (
@@ -38,6 +42,8 @@ class Progress:
 
         self.console = Console(stderr=True, highlight=False)
         self.status: Any = None
+        self.waiting = Waiting("starting the worker")
+        self.until_the_end = ExitStack()
         self.captures = captures
         self.wanted = sessions
         self.captured: set[str] = set()
@@ -46,19 +52,22 @@ class Progress:
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal:
-            self.status = self.console.status("starting the worker")
-            self.status.start()
+            self.status = self.console.status(self.waiting.what)
+            self.until_the_end.enter_context(self.status)
+        else:
+            self.waiting = self.until_the_end.enter_context(telling(self.waiting.what))
         return self
 
     def __exit__(self, *error: object) -> None:
         self.tell_checks()
-        if self.status is not None:
-            self.status.stop()
+        self.until_the_end.close()
 
     def line(self, text: str) -> None:
         self.console.print(printable_lines(text), markup=False, soft_wrap=True)
+        self.waiting.begin_again()
 
     def live(self, text: str) -> None:
+        self.waiting.what = printable(text)
         if self.status is not None:
             from rich.text import Text
 

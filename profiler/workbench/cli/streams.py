@@ -34,22 +34,36 @@ def note(text: str) -> None:
     print(printable_lines(text), file=sys.stderr)
 
 
-SILENT_S = 10.0  # after which a command says what it waits for
+SILENT_S, LOOK_S = 8.0, 0.5  # after which a command says what it waits for
+
+
+class Waiting:
+    """What a command waits for, and since when."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.since = what, time.monotonic()
+
+    def begin_again(self) -> None:
+        self.since = time.monotonic()
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
-    """Inside, say from time to time that ``what`` goes on."""
-    done, began = threading.Event(), time.monotonic()
+def telling(what: str) -> Iterator[Waiting]:
+    """Inside, say from time to time what is still waited for, ``what`` at first."""
+    done, waiting = threading.Event(), Waiting(what)
 
     def tell() -> None:
-        while not done.wait(SILENT_S):
-            note(f"{what} ({time.monotonic() - began:.0f} s)")
+        told = waiting.since
+        while not done.wait(LOOK_S):
+            now = time.monotonic()
+            if now - max(told, waiting.since) >= SILENT_S:
+                note(f"{waiting.what} ({now - waiting.since:.0f} s)")
+                told = now
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
-        yield
+        yield waiting
     finally:
         done.set()
         thread.join()
@@ -74,7 +88,7 @@ class Stderr(Reporter):
 
         return Progress(captures, sessions)
 
-    def waiting(self, what: str) -> AbstractContextManager[None]:
+    def waiting(self, what: str) -> AbstractContextManager[object]:
         return telling(what)
 
 

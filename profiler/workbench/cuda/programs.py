@@ -29,6 +29,7 @@ _OF_KERNEL = re.compile(r"^[ \t]*#\s*define\s+(\w+)\b.*__global__", re.MULTILINE
 _CLASS = re.compile(r"(?:typedef\s+)?(?:struct|class|union|enum)\b")
 _ATTRIBUTE = re.compile(r"\b(?:__launch_bounds__|__attribute__|__cluster_dims__|__maxnreg__)\s*\(")
 _INITIALISED = re.compile(r"\s*[,{]")  # a member, with braces, ahead of a constructor's body
+_LAST_MACRO = re.compile(r"(?<=[};])\s+[A-Z]\w*\s*$")  # CUB_NAMESPACE_END, without a semicolon
 _MARKS = dict(zip("({[", ")}]", strict=True))
 
 
@@ -91,6 +92,7 @@ def items(text: str) -> list[Item]:
 def _items(plain: str) -> Iterator[Item]:
     scopes: list[tuple[str, bool]] = []
     place = 0
+    plain = _LAST_MACRO.sub("", plain)
     while match := re.compile(r"\S").search(plain, place):
         start = place = match.start()
         if plain[place] == "}":

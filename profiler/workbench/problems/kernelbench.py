@@ -60,7 +60,7 @@ def read_kernelbench(request: Request) -> Problem:
     loads_compiled = f"{model[:-1]}, compiled=True)"
     compiled = calling(f"torch.compile of {MODEL}", loads_compiled, call, name="")
     alone = f"without {NEW}: its {MODEL} is tried"
-    names = parameters(called_of(classes(tree)[MODEL])[0])
+    names = parameters(called_of(classes(tree)[MODEL], tree)[0])
     problem = Problem(
         what=f"{path.name}, {FORMAT.label}, {f'with the {NEW} of {tried}' if solution else alone}",
         name=path.stem,

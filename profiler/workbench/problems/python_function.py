@@ -92,7 +92,7 @@ def _read(request: Request) -> Problem:
     applied = {name: of for of, name in applies(tree).items()}.get(function, function)
     in_class = classes(tree).get(applied.partition(".")[0])
     if in_class is not None:
-        node, constructor = called_of(in_class)
+        node, constructor = called_of(in_class, tree)
     if node is not None and marked(node, CUTE):
         without_stream(path, node)
     names = parameters(node) if node else []
@@ -166,7 +166,7 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
     of_torch = [
         applies(tree).get(f"{name}.apply", name)
         for name, node in classes(tree).items()
-        if any(k in ast.unparse(b) for b in node.bases for k in ("Module", "autograd.Function"))
+        if any(kind in kinds_of(node, tree) for kind in ("Module", "autograd.Function"))
     ]
     tried = [name for name in candidates if not name.startswith(MEASURING)]
     launching = [name for name in tried if _launches(defined[name])]
@@ -175,7 +175,9 @@ def pick(path: Path, tree: ast.Module, wanted: str) -> str:
             return names[0]
     if len(of_torch) == 1 and not candidates:
         return named(path, tree, of_torch[0], candidates)
-    if several := launching or tried or candidates or of_torch:
+    ordered = sorted(candidates, key=lambda name: name in tried)
+    given_something = [name for name in ordered if parameters(defined[name])]
+    if several := launching or given_something or ordered or of_torch:
         what, single = ("functions", "function") if candidates else ("classes", "class")
         raise UsageError(
             f"{path.name} has several {what}: {', '.join(candidates or of_torch)}",
@@ -234,7 +236,7 @@ def named(path: Path, tree: ast.Module, wanted: str, candidates: Sequence[str]) 
     if attribute and name in (ast.unparse(node.targets[0]) for node in loaded(tree.body)):
         return wanted
     if name in classes(tree) and attribute in ("", "apply", "forward"):
-        kinds = " ".join(map(ast.unparse, classes(tree)[name].bases))
+        kinds = kinds_of(classes(tree)[name], tree)
         if "Function" in kinds:
             return f"{name}.apply"
         if "Module" in kinds and attribute != "apply":
@@ -262,15 +264,32 @@ def wrapped(path: Path, name: str) -> str:
     )
 
 
-def called_of(node: ast.ClassDef) -> tuple[ast.FunctionDef, ast.FunctionDef | None]:
+def lineage(node: ast.ClassDef, tree: ast.Module) -> list[ast.ClassDef]:
+    """A class, and those of the same file that it is derived from."""
+    line = [node]
+    for derived in line:
+        bases = (classes(tree).get(ast.unparse(base)) for base in derived.bases)
+        line += [base for base in bases if base and base not in line]
+    return line
+
+
+def kinds_of(node: ast.ClassDef, tree: ast.Module) -> str:
+    return " ".join(ast.unparse(base) for each in lineage(node, tree) for base in each.bases)
+
+
+def called_of(
+    node: ast.ClassDef, tree: ast.Module
+) -> tuple[ast.FunctionDef, ast.FunctionDef | None]:
     """What a call of a torch.nn.Module or an autograd.Function takes, and the constructor of the
-    former, both without self or ctx. Raises UsageError for a class without forward().
+    former, both without self or ctx; a class of the same file may have them for it. Raises
+    UsageError for a class without forward().
     """
     empty = ast.parse("def __init__(self): ...").body
-    methods = {one.name: one for one in (*empty, *node.body) if isinstance(one, ast.FunctionDef)}
+    bodies = (*empty, *(item for derived in lineage(node, tree)[::-1] for item in derived.body))
+    methods = {item.name: item for item in bodies if isinstance(item, ast.FunctionDef)}
     if "forward" not in methods:
         raise UsageError(f"{node.name} has no forward()", hint="name a class that has one")
-    is_module = not any("Function" in ast.unparse(base) for base in node.bases)
+    is_module = "Function" not in kinds_of(node, tree)
     for method in (methods["forward"], methods["__init__"]):
         without = method.name == "forward" and "setup_context" in methods  # which takes ctx
         del (method.args.posonlyargs or method.args.args)[: 0 if without else 1]
