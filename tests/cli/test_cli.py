@@ -18,7 +18,7 @@ import conftest
 import workspaces
 from answers import Capsys, Patch, both_of, error_of, json_of, python, text_of
 from workbench.cli import main as cli
-from workbench.cli import streams
+from workbench.cli import waiting
 from workbench.cli.main import VERBS, main
 from workbench.render.as_json import VERSION
 from workbench.run import machine
@@ -326,17 +326,18 @@ def test_help_names_no_type_of_python_and_has_an_example(capsys: Capsys) -> None
 
 
 def test_a_command_that_waits_says_so(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(streams, "SILENT_S", 0.01)
-    monkeypatch.setattr(streams, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting, "SILENT_S", 0.01)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
     said = threading.Event()
     noted: list[str] = []
 
-    def note(text: str) -> None:
+    def printed(text: str) -> str:
         noted.append(text)
         said.set()
+        return text
 
-    monkeypatch.setattr(streams, "note", note)
-    with streams.telling("waiting for a host"):
+    monkeypatch.setattr(waiting, "printable_lines", printed)
+    with waiting.telling("waiting for a host"):
         assert said.wait(60)
     assert re.fullmatch(r"waiting for a host \(\d+ s\)", noted[0])
 

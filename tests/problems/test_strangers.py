@@ -18,7 +18,7 @@ from answers import Capsys, Patch, both_of
 from problems.test_problems import TASK, complaint, file, flashinfer, problem
 from problems.test_problems import tried as tried
 from workbench.app.trial_files import write
-from workbench.cli import streams
+from workbench.cli import waiting
 from workbench.errors import WorkbenchError
 from workbench.problems import given
 from workbench.problems.given import exact
@@ -310,8 +310,8 @@ def test_a_large_reference_stays_on_the_gpu() -> None:
 def test_a_reference_that_takes_long_says_so(
     tmp_path: Path, trials_here: None, monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    monkeypatch.setattr(streams, "SILENT_S", 0.01)
-    monkeypatch.setattr(streams, "LOOK_S", 0.01)
+    monkeypatch.setattr(waiting, "SILENT_S", 0.01)
+    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = "import time\n\n\ndef double(x):\n    return x * 2\n\n\n"
     text += "def reference(x):\n    time.sleep(0.1)\n    return x + x\n"

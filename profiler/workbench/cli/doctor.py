@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from workbench.app.doctor import Diagnosis, DoctorRow, diagnosis
 from workbench.cli.options import DoctorOptions
-from workbench.cli.streams import show, telling
+from workbench.cli.streams import show
+from workbench.cli.waiting import telling
 from workbench.errors import EnvironmentLacks
 from workbench.render import doc
 from workbench.words import grouped

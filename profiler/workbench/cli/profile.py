@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from workbench.app.show import read
 from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.show import report_answer, report_brief
-from workbench.cli.streams import DASHES, executor, note, note_failures, show, telling
+from workbench.cli.streams import DASHES, executor, note, note_failures, show
 from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import Row
@@ -50,8 +49,7 @@ def run(options: ProfileOptions) -> int:
     place = (options.project, options.study, options.shape)
     target = find_target(executor(options.on), *place, names=options.variants)
     names = target.variants(options.variants)
-    with telling("measuring, and tracing the warps") if options.timeline else nullcontext():
-        ladder, failures = profile(target, names, fresh=options.fresh, timeline=options.timeline)
+    ladder, failures = profile(target, names, fresh=options.fresh, timeline=options.timeline)
     rows = [ladder.row(name) for name in names]
     show(options, VariantResult(ladder, tuple(rows)))
     for row in rows if options.timeline else ():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from workbench.cli.streams import Waiting, telling
+from workbench.cli.waiting import Waiting, telling
 from workbench.evidence.records import Session
 from workbench.render.numbers import printable, printable_lines
 from workbench.run.protocol import (

@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
+from workbench.cli.waiting import telling
 from workbench.errors import WorkbenchError
 
 if TYPE_CHECKING:
@@ -32,41 +31,6 @@ def note(text: str) -> None:
     from workbench.render.numbers import printable_lines
 
     print(printable_lines(text), file=sys.stderr)
-
-
-SILENT_S, LOOK_S = 8.0, 0.5  # after which a command says what it waits for
-
-
-class Waiting:
-    """What a command waits for, and since when."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.since = what, time.monotonic()
-
-    def begin_again(self) -> None:
-        self.since = time.monotonic()
-
-
-@contextmanager
-def telling(what: str) -> Iterator[Waiting]:
-    """Inside, say from time to time what is still waited for, ``what`` at first."""
-    done, waiting = threading.Event(), Waiting(what)
-
-    def tell() -> None:
-        told = waiting.since
-        while not done.wait(LOOK_S):
-            now = time.monotonic()
-            if now - max(told, waiting.since) >= SILENT_S:
-                note(f"{waiting.what} ({now - waiting.since:.0f} s)")
-                told = now
-
-    thread = threading.Thread(target=tell, daemon=True)
-    thread.start()
-    try:
-        yield waiting
-    finally:
-        done.set()
-        thread.join()
 
 
 def note_failures(failures: Mapping[str, str], study: Study) -> None:

@@ -14,8 +14,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from workbench.cuda import nvcc, programs
 from workbench.cuda.cubin import code_digests
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
@@ -145,6 +143,8 @@ class Source:
             return restored
         report, code = self._compile(text, arch)
         if kept is not None:
+            import msgspec  # not where it is doctor that tells what is missing
+
             symbols = {name: symbol.decode() for name, symbol in dict(code.symbol_mapping).items()}
             whole = msgspec.json.encode(KeptBuild(report, symbols, bytes(code.code)))
             unfinished = kept.with_suffix(f".{os.getpid()}")  # another process may be reading it
@@ -337,6 +337,7 @@ def kept_cubin(source: str, *settings: object) -> Path | None:
 
 def _restore(kept: Path) -> tuple[Compiled, Any] | None:
     """Read what ``Source.compile`` wrote, else None."""
+    import msgspec
     from cuda.core import ObjectCode
 
     try:
