@@ -73,39 +73,35 @@ def meanings(record: type) -> dict[str, str]:
     return {key: " ".join(text.split()).replace("``", "`") for key, text in found}
 
 
-def default(field: msgspec.structs.FieldInfo) -> str:
-    if field.required:
-        return "required"
-    known = field.default not in (None, "", (), msgspec.NODEFAULT)
-    return f"`{msgspec.json.encode(field.default).decode()}`" if known else ""
+TOML = {bool: "true or false", str: "a string", tuple[float, float]: "[low, high]"}
 
 
-TOML = {
-    bool: "true or false",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    tuple[float, float]: "[low, high]",
-}
+def choices(want: Any) -> str:
+    """The values that a key may have; empty where there is no list of them."""
+    if get_origin(want) is Literal or isinstance(want, EnumType):
+        return f"one of {', '.join(map(str, get_args(want) or want))}"
+    return ""
 
 
 def expected(want: Any) -> str:
-    """A type of TOML in words; of ``X | None`` that of X, of numbers with their bounds."""
+    """A type of ablation.toml in words; of ``X | None`` that of X."""
     if want in TOML:
         return TOML[want]
     if want is Change:
         return "a [kind of change](#kinds-of-change)"
-    if get_origin(want) is Literal or isinstance(want, EnumType):
-        return f"one of {', '.join(map(str, get_args(want) or want))}"
+    if one_of := choices(want):
+        return one_of
     kind, *more = get_args(want)
     if more == [...]:
         return "tables, each below its name in [[ ]]" if kind is Prediction else "a list of strings"
     if get_origin(want) is not Annotated or more[0].pattern:
         return expected(kind)
-    if more[0].max_length:
-        return f"{TOML[kind]} of at most {more[0].max_length} characters"
-    lowest = "above zero" if more[0].ge is None else "from zero"
-    return f"{TOML[kind]} {lowest} and at most {more[0].le:g}"
+    return f"{TOML[kind]} of at most {more[0].max_length} characters"
+
+
+def summary(record: type) -> str:
+    """The first paragraph of its docstring."""
+    return " ".join((record.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
 
 
 def keys(record: type, inner: tuple[str, ...] = ()) -> str:
@@ -114,13 +110,33 @@ def keys(record: type, inner: tuple[str, ...] = ()) -> str:
     Raises KeyError for a key without a meaning.
     """
     told, kinds = meanings(record), get_type_hints(record, include_extras=True)
-    summary = " ".join((record.__doc__ or "").split("\n\n")[0].split()).replace("``", "`")
     rows = (
-        (f"`{f.encode_name}`", expected(kinds[f.name]), default(f), told[f.encode_name])
-        for f in msgspec.structs.fields(record)
-        if f.encode_name not in inner
+        (
+            f"`{field.encode_name}`",
+            f"{expected(kinds[field.name])}{', required' * field.required}",
+            told[field.encode_name],
+        )
+        for field in msgspec.structs.fields(record)
+        if field.encode_name not in inner
     )
-    return f"{summary}\n\n{listed('key, type, default, meaning', rows)}"
+    return f"{summary(record)}\n\n{listed('key, type, meaning', rows)}"
+
+
+def settings() -> str:
+    """All of workbench.toml with its defaults. Raises KeyError for a key without a meaning."""
+    kinds = get_type_hints(Config)
+    tables = {name: kind for name, kind in kinds.items() if issubclass(kind, msgspec.Struct)}
+    lines: list[str] = []
+    for name, record in {"": Config, **tables}.items():
+        lines += ["", f"[{name}]  # {summary(record)}"] if name else []
+        told, types = meanings(record), get_type_hints(record)
+        for field in msgspec.structs.fields(record):
+            if field.name not in tables:
+                one_of = choices(types[field.name]).capitalize()
+                lines.append(" ".join(filter(None, ("#", told[field.encode_name], one_of))))
+                lines.append(f"{field.encode_name} = {msgspec.json.encode(field.default).decode()}")
+    text = "\n".join(lines)
+    return f"## workbench.toml\n\nAll keys with their defaults:\n\n```toml\n{text}\n```\n\n"
 
 
 LIMITS = {
@@ -255,10 +271,7 @@ def columns() -> str:
 
 def written() -> dict[Path, str]:
     parts = [HEAD, "\n"]
-    kinds = get_type_hints(Config).items()
-    tables = {name: kind for name, kind in kinds if issubclass(kind, msgspec.Struct)}
-    parts += ["## workbench.toml\n\n", keys(Config, tuple(tables))]
-    parts += [f"### `[{name}]`\n\n{keys(record)}" for name, record in tables.items()]
+    parts.append(settings())
     parts.append("## ablation.toml\n\n")
     for name, record in LADDER.items():
         parts.append(f"### `{name}`\n\n" * bool(name) + keys(record, ("step", "reference")))

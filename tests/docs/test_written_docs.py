@@ -9,6 +9,7 @@ import runpy
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 from benchmarks import agreement, between, carried, claims, effects, models
 from benchmarks.effects import Effect
@@ -19,6 +20,7 @@ from tools.pages import with_part
 import workbench as wb
 from answers import Capsys, Patch, not_none
 from workbench import library
+from workbench.study.config import Config
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 
@@ -45,6 +47,11 @@ def test_a_script_writes_what_stands_in_its_files(script: ModuleType) -> None:
     assert made
     for path, text in made.items():
         assert path.read_text("utf-8") == text, f"`python -m {script.__name__}` writes it"
+
+
+def test_the_settings_of_the_reference_are_the_defaults() -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", reference.PAGE.read_text("utf-8"), re.DOTALL)
+    assert msgspec.toml.decode(text, type=Config) == Config()
 
 
 def test_a_part_of_a_page_is_written_again() -> None:
