@@ -54,11 +54,7 @@ def kernel(
     if early_start and compiler != NVRTC:
         why = f"{name} has early_start: NVRTC alone is asked whether a kernel waits"
         raise UsageError(why, hint="leave compiler= out")
-    module = Path(sys._getframe(1).f_globals["__file__"]).resolve()
-    folder, path = module.parent, module.parent / source
-    _stay_within(module, source)
-    if not path.is_file():
-        raise UsageError(f"there is no {source} in {folder.name}/", hint="cuda.kernel names it")
+    path = _beside(sys._getframe(1).f_globals["__file__"], source, "cuda.kernel")
     if carveout is not None and not 0 <= carveout <= 100:
         raise UsageError(f"the carveout of {name} is {carveout}", hint="a percentage, 0 to 100")
     macros = {
@@ -112,26 +108,32 @@ def variant(name: str, **values: Parameter) -> Part:
     For a variant that chooses among kernels, by shape for instance.
     """
     caller = sys._getframe(1).f_globals
-    module_file = Path(caller["__file__"]).resolve()
-    folder, path = module_file.parent, module_file.parent / f"{name}.py"
-    _stay_within(module_file, f"{name}.py")
+    path = _beside(caller["__file__"], f"{name}.py", "cuda.variant")
     package = f"{caller['__package__']}." if caller.get("__package__") else ""
     called = f"{package}workbench_part_{name}_{len(_declared)}"
     spec = importlib.util.spec_from_file_location(called, path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise UsageError(f"there is no {name}.py in {folder.name}/", hint="cuda.variant names it")
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     with overridden(values):
         spec.loader.exec_module(module)
     return cast(Part, module)
 
 
-def _stay_within(module: Path, name: str) -> None:
+def _beside(module_file: str, name: str, function: str) -> Path:
+    """A file beside the module that names it in a call. Raises UsageError for none, or another."""
+    module = Path(module_file).resolve()
     if not within_study(module, name):
         raise UsageError(
             f"{module.name} names {name}, which leaves the folder of its study",
             hint="copy the file beside study.py",
         )
+    path = module.parent / name
+    if not path.is_file():
+        raise UsageError(
+            f"there is no {name} in {module.parent.name}/", hint=f"{function} names it"
+        )
+    return path
 
 
 def take_declared() -> list[Kernel]:

@@ -32,7 +32,6 @@ from workbench.run.gpu import Gpu
 from workbench.run.measurement import MeasuredPlan
 from workbench.run.protocol import ErrorText, decode
 from workbench.run.recording import Recorder, typed, write_captures
-from workbench.study.params import parameters_of_derived
 from workbench.study.sources import compiling_variables
 from workbench.words import OWN_EXTRA
 
@@ -89,7 +88,7 @@ class Remote(Executor):
             gpu=self.gpu.name,
             study=task.study.name,
             plan=task.plan,
-            derived=parameters_of_derived(task.study),
+            derived=task.study.derived,
             config=task.config,
             deciding=task.deciding or Deciding(),
             command=tuple(typed()),

@@ -55,7 +55,6 @@ from workbench.run.recording import Recorder
 from workbench.study.config import Config, TimingSettings
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
-from workbench.study.params import parameters_of_derived
 from workbench.study.sources import source_files
 from workbench.words import ABSENT, CheckResult, Phase
 
@@ -138,7 +137,7 @@ def variants_job(
         sources=sources_of(study, names),
         ranges={name: range_name(study.name, name, shape) for name in names},
         waits=waits,
-        derived=parameters_of_derived(study),
+        derived=study.derived,
         known=plan.known,
     )
 
@@ -159,7 +158,7 @@ def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> Sessions
         instances=settings.instances,
         rounds=settings.rounds,
         graph_microseconds=settings.graph_microseconds,
-        derived=parameters_of_derived(study),
+        derived=study.derived,
         gpus=tuple(gpus()),
     )
 

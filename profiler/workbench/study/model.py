@@ -176,7 +176,8 @@ def outcomes(steps: Sequence[Step]) -> list[Step]:
 class Study:
     """``study.py`` read: the shapes and work of one operation, and where its files stand.
 
-    ``derived`` are those of its shapes that ``study.py`` does not list: see ``study.params``.
+    ``derived`` are the parameters of those of its shapes that ``study.py`` does not list: see
+    ``study.params``.
     """
 
     name: str
@@ -187,7 +188,7 @@ class Study:
     ladder: Ladder
     variants: Mapping[str, Variant] = field(default_factory=dict)
     module: Any = None
-    derived: frozenset[str] = frozenset()
+    derived: dict[str, dict[str, Parameter]] = field(default_factory=dict)
 
     def work(self, shape: str) -> Work:
         """Raises UsageError for a ``work`` of study.py that fails, or gives anything else."""

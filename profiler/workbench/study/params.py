@@ -254,11 +254,11 @@ def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
     for name, value in values.items():
         if _counts(base_parameters[name]) and not _counts(value):
             raise UsageError(f"'{name}' of a shape cannot be {value}", hint="it counts from 1")
-    parameters = {**base_parameters, **values}
+    parameters: dict[str, Any] = {**base_parameters, **values}
     same = [n for n, s in study.shapes.items() if s.profiled and s.parameters == parameters]
     if same:
         return Picked(study, study.default_shape if study.default_shape in same else same[0])
-    shape = _made(parameters)
+    shape = Shape(captured=False, **parameters)
     name = _name(study, base, shape)
     with_shape = with_derived(study, {name: parameters})
     with_shape.work(name)  # both fail with the file and line of what the study says of such a shape
@@ -266,26 +266,17 @@ def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
     return Picked(with_shape, name)
 
 
-def with_derived(study: Study, shapes: Mapping[str, Mapping[str, Parameter]]) -> Study:
+def with_derived(study: Study, shapes: Mapping[str, dict[str, Parameter]]) -> Study:
     """The study with derived shapes by name, none of which it has itself."""
-    made = {name: _made(parameters) for name, parameters in shapes.items()}
-    return replace(
-        study, shapes={**study.shapes, **made}, derived=frozenset({*study.derived, *made})
-    )
+    derived = {**study.derived, **shapes}
+    return replace(study, shapes={**study.shapes, **made_shapes(shapes)}, derived=derived)
 
 
-def parameters_of_derived(study: Study) -> dict[str, dict[str, Parameter]]:
-    """Return the parameters of a study's derived shapes by name, for a worker."""
-    return {name: study.shapes[name].parameters for name in sorted(study.derived)}
-
-
-def add_shapes(shapes: dict[str, Shape], derived: Mapping[str, Mapping[str, Parameter]]) -> None:
-    shapes.update({name: _made(values) for name, values in derived.items()})
-
-
-def _made(parameters: Mapping[str, Any]) -> Shape:
-    """Checked and timed where it is asked for, and profiled only by ``workbench profile``."""
-    return Shape(captured=False, **parameters)
+def made_shapes(derived: Mapping[str, Mapping[str, Any]]) -> dict[str, Shape]:
+    """Derived shapes by name: checked and timed where they are asked for, and profiled only by
+    ``workbench profile``.
+    """
+    return {name: Shape(captured=False, **values) for name, values in derived.items()}
 
 
 def _counts(value: Parameter) -> bool:

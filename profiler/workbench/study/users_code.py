@@ -155,25 +155,21 @@ def noted(signals: list[int]) -> Iterator[None]:
     """Adds those that interrupt, as Ctrl-C: a KeyboardInterrupt without one is the user's own.
     Without effect beside the main thread, where none comes.
     """
-    handlers = {number: signal.getsignal(number) for number in INTERRUPTS}
-    if threading.current_thread() is not threading.main_thread():
-        handlers = {}
+    is_main = threading.current_thread() is threading.main_thread()
+    previous = ((number, signal.getsignal(number)) for number in INTERRUPTS if is_main)
+    handlers = {number: handler for number, handler in previous if callable(handler)}
 
     def heard(number: int, frame: FrameType | None) -> None:
         signals.append(number)
-        handler = handlers[signal.Signals(number)]
-        assert callable(handler)
-        handler(number, frame)
+        handlers[signal.Signals(number)](number, frame)
 
-    for number, handler in handlers.items():
-        if callable(handler):
-            signal.signal(number, heard)
+    for number in handlers:
+        signal.signal(number, heard)
     try:
         yield
     finally:
         for number, handler in handlers.items():
-            if callable(handler):
-                signal.signal(number, handler)
+            signal.signal(number, handler)
 
 
 @contextmanager

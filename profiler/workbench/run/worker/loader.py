@@ -20,7 +20,7 @@ from workbench.run.protocol import SessionsJob, VariantsJob
 from workbench.run.worker.lines import prepare
 from workbench.study.front_ends import front_ends_of
 from workbench.study.model import base_name
-from workbench.study.params import add_shapes
+from workbench.study.params import made_shapes
 from workbench.study.sources import CODE
 from workbench.study.workspace import check_study_module, load_module
 
@@ -51,7 +51,7 @@ class Loader:
         prepare(path)  # it may load what variants are made of
         study = self.module(path.name, "workbench_study")
         check_study_module(path, study)
-        add_shapes(study.shapes, self.job.derived)
+        study.shapes.update(made_shapes(self.job.derived))
         return study
 
     def load(self, variant: str) -> Callable[..., Any]:
