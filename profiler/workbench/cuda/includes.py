@@ -22,15 +22,11 @@ def header_folders(*, named_only: bool = False) -> list[str]:
     """
     if named_only:
         return [part for name in NAMED for part in os.environ.get(name, "").split(":") if part]
-    folders = []
-    toolkit = Path("/usr/local/cuda/include")
-    if (toolkit / "cuda_fp16.h").is_file():
-        folders.append(toolkit)
-    for entry in sys.path:
-        wheel = Path(entry or ".") / "nvidia" / "cu13" / "include"
-        if not folders and (wheel / "cuda_fp16.h").is_file():
-            folders.append(wheel)
-    return [str(p) for folder in folders for p in (folder, folder / "cccl") if p.is_dir()]
+    wheels = (Path(entry or ".") / "nvidia" / "cu13" / "include" for entry in sys.path)
+    for folder in (Path("/usr/local/cuda/include"), *wheels):
+        if (folder / "cuda_fp16.h").is_file():
+            return [str(p) for p in (folder, folder / "cccl") if p.is_dir()]
+    return []
 
 
 def expand_includes(path: Path, seen: set[Path] | None = None, errors: str = "strict") -> str:
