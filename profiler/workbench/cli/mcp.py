@@ -131,52 +131,35 @@ def stop(*_: object) -> None:
     os._exit(Interrupted.exit_code)
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """An argument of a tool; ``option`` is "" for one that a command line has without a name."""
-
-    about: str
-    option: str
-    is_flag: bool
-    is_list: bool
-    is_required: bool
-    default: object = None
-
-    @property
-    def schema(self) -> dict[str, object]:
-        kind: dict[str, object] = {"type": "boolean" if self.is_flag else "string"}
-        listed = {"type": "array", "items": kind} if self.is_list else kind
-        default = {} if self.default is None else {"default": self.default}
-        return {**listed, "description": self.about, **default}
-
-
-def parameters(tool: Tool) -> dict[str, Parameter]:
+def parameters(tool: Tool) -> dict[str, Any]:
     """The arguments of a tool by name, as Typer knows the options of its verb."""
     of_verb = {each.name: each for each in command().commands[tool.verb].params}
-    made = {}
-    for name in tool.options:
-        called, of_typer = tool.called.get(name, name), of_verb[name]
-        several = of_typer.nargs == -1 or getattr(of_typer, "multiple", False)
-        made[called] = Parameter(
-            TEXTS.get(name, of_typer.help),
-            "" if of_typer.param_type_name == "argument" else of_typer.opts[0],
-            getattr(of_typer, "is_flag", False),
-            several and called == name,
-            of_typer.required or called != name,
-            tool.defaults.get(called),
-        )
-    return made
+    return {tool.called.get(name, name): of_verb[name] for name in tool.options}
+
+
+def is_flag(of_typer: Any) -> bool:
+    return bool(getattr(of_typer, "is_flag", False))
+
+
+def is_list(name: str, of_typer: Any) -> bool:
+    several = of_typer.nargs == -1 or getattr(of_typer, "multiple", False)
+    return bool(several) and name == of_typer.name
 
 
 def schema(tool: Tool) -> dict[str, object]:
     """JSON Schema of a tool's arguments."""
-    by_name = parameters(tool)
-    required = [name for name, each in by_name.items() if each.is_required]
-    return {
-        "type": "object",
-        "properties": {name: each.schema for name, each in by_name.items()},
-        **({"required": required} if required else {}),
-    }
+    properties: dict[str, object] = {}
+    required = []
+    for name, of_typer in parameters(tool).items():
+        kind: dict[str, object] = {"type": "boolean" if is_flag(of_typer) else "string"}
+        listed = {"type": "array", "items": kind} if is_list(name, of_typer) else kind
+        default = {"default": tool.defaults[name]} if name in tool.defaults else {}
+        about = TEXTS.get(of_typer.name, of_typer.help)
+        properties[name] = {**listed, "description": about, **default}
+        if of_typer.required or name != of_typer.name:
+            required.append(name)
+    more = {"required": required} if required else {}
+    return {"type": "object", "properties": properties, **more}
 
 
 def typed(tool: Tool, values: Mapping[str, object]) -> list[str]:
@@ -187,22 +170,22 @@ def typed(tool: Tool, values: Mapping[str, object]) -> list[str]:
     for name, value in {**tool.defaults, **values}.items():
         if name not in taken:
             raise unknown("argument", name, taken)
-        wanted = taken[name]
-        if wanted.is_flag:
+        of_typer = taken[name]
+        if is_flag(of_typer):
             if not isinstance(value, bool):
                 raise UsageError(f"'{name}' is true or false, not {json.dumps(value)}")
-            options += [wanted.option] if value else []
+            options += of_typer.opts[:1] if value else []
             continue
-        every = value if isinstance(value, list) and wanted.is_list else [value]
+        every = value if isinstance(value, list) and is_list(name, of_typer) else [value]
         texts = [text for text in every if isinstance(text, str)]
         if len(texts) < len(every):
             raise UsageError(f"'{name}' is a text, not {json.dumps(value)}")
         if not all(map(is_passed, texts)):
             raise UsageError(f"'{name}' cannot be passed on: a null byte, or too many letters")
-        if wanted.option:
-            options += [part for text in texts for part in (wanted.option, text)]
-        else:
+        if of_typer.param_type_name == "argument":
             names += texts
+        else:
+            options += [part for text in texts for part in (of_typer.opts[0], text)]
     return [tool.verb, *options, "--brief", "--", *names]
 
 
