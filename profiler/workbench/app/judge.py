@@ -15,10 +15,20 @@ from workbench.app.measure import (
     measure_unseen,
     profiled_with,
 )
+from workbench.app.outcomes import VariantResult
 from workbench.app.target import Target
+from workbench.derive.source_diff import SourceDiff
 from workbench.errors import WorkbenchError
 from workbench.judge.gates import FASTER, UNSEEN, for_bug_fix, shows_bug, verdict
-from workbench.judge.ladder import Ablation, Row, judge
+from workbench.judge.ladder import (
+    Ablation,
+    Row,
+    VariantPair,
+    file_warnings,
+    judge,
+    judge_pair,
+    pair_sources,
+)
 from workbench.load import LadderEvidence
 from workbench.study.model import Step
 from workbench.words import GateState, Origin, Status, Verdict
@@ -39,6 +49,19 @@ def judged(
     evidence = target.load_ladder(steps, sources=sources, only=only)
     config = target.workspace.config
     return judge(evidence, config, source=source, everywhere=everywhere), evidence
+
+
+def judged_variant(target: Target, name: str) -> VariantResult:
+    """One variant by the evidence as it is, and which of that cannot be read."""
+    ladder, evidence = judged(target, [name])
+    return VariantResult(ladder, (ladder.row(name),), tuple(file_warnings(evidence, [name])))
+
+
+def compared(target: Target, names: Sequence[str]) -> tuple[Ablation, VariantPair, SourceDiff]:
+    """Two variants side by side, with the diff of their sources."""
+    ladder, evidence = judged(target, names, sources=True)
+    pair = judge_pair(evidence, target.workspace.config, *map(ladder.row, names))
+    return ladder, pair, pair_sources(evidence, *names)
 
 
 def named(target: Target, fixes: list[str]) -> list[str]:

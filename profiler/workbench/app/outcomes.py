@@ -6,16 +6,18 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from workbench.app.show import SourceListing
-from workbench.derive.matching import LaunchGroup, Matching
+from workbench.app.show import read
+from workbench.derive.matching import LaunchGroup, Matching, groups
 from workbench.derive.source_diff import SourceDiff
 from workbench.derive.timeline import LaunchTimeline
 from workbench.judge.findings import Finding
 from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
+from workbench.render.document.launches import Details
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
@@ -33,22 +35,19 @@ class VariantResult:
 
 
 @dataclass(frozen=True)
-class LinesResult:
-    """The source lines of a ``variant``, or of a ``launch`` of a ``report``."""
-
-    listing: SourceListing
-    variant: str = ""
-    report: Report | None = None
-    launch: Launch | None = None
-
-
-@dataclass(frozen=True)
 class ReportResult:
     """The ``picked`` launches of a report, those that are alike in a group."""
 
     report: Report
     picked: Sequence[Launch]
-    groups: Sequence[LaunchGroup]
+
+    @cached_property
+    def groups(self) -> list[LaunchGroup]:
+        return groups(self.picked)
+
+    def details(self, group: LaunchGroup) -> Details:
+        """Figures, stalls and limits of a launch of the group."""
+        return read(self.report, group.typical)[1]
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def profile_program(
         missing=() if second.interrupted else tuple(dict.fromkeys(missing(wanted, full))),
         failure=failure(end) or failure(second),
         interrupted=second.interrupted,
-        full=ReportResult(full, full.launches, groups(full.launches)),
+        full=ReportResult(full, full.launches),
         sessions=tuple(of_kernel(report, asked) for report in timed),
     )
 

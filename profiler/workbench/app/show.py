@@ -99,14 +99,18 @@ def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Me
 
 @dataclass(frozen=True)
 class SourceListing:
-    """Every file of a kernel, with the instructions where these are asked for; ``notes`` say what
-    a file lacks, ``paths`` where it stands here.
+    """Every file of a kernel of a ``variant``, or of a ``launch`` of a ``report``, with the
+    instructions where these are asked for; ``notes`` say what a file lacks, ``paths`` where it
+    stands here.
     """
 
     files: Mapping[str, Sequence[SourceLine]]
     code: Listing | None
     notes: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
+    variant: str = ""
+    report: Report | None = None
+    launch: Launch | None = None
 
 
 def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
@@ -124,7 +128,8 @@ def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files = {file: listed(costs, file, text) for file, text in texts.items()}
     paths = {file: in_place(file, target.study) for file in files}
-    return SourceListing(files, instructions_of(capture, name) if sass else None, paths=paths)
+    code = instructions_of(capture, name) if sass else None
+    return SourceListing(files, code, paths=paths, variant=name)
 
 
 def report_lines(report: Report, launch: Launch, *, sass: bool) -> SourceListing:
@@ -144,7 +149,8 @@ def report_lines(report: Report, launch: Launch, *, sass: bool) -> SourceListing
         files[file] = [line for line in listed(costs, file, "\n" * last) if line.ran]
     without = "the report has no text of this file: profile with --import-source yes"
     code = instructions_of(capture, launch.kernel) if sass else None
-    return SourceListing(files, code, dict.fromkeys(bare, without))
+    notes = dict.fromkeys(bare, without)
+    return SourceListing(files, code, notes, report=report, launch=launch)
 
 
 def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:

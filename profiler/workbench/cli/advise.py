@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from workbench.app.judge import judged
+from workbench.app.judge import judged_variant
 from workbench.app.outcomes import ReportResult, VariantResult
-from workbench.app.show import chosen, current_capture, read
+from workbench.app.show import chosen, current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.show import report_answer, report_brief
 from workbench.cli.streams import show
-from workbench.derive.matching import groups
 from workbench.errors import UsageError
 from workbench.judge.findings import sentences
-from workbench.judge.ladder import file_warnings
 from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, doc, in_short
 from workbench.render.document import advice, launches, variant
@@ -26,15 +24,13 @@ def run(options: AdviseOptions) -> None:
     if is_report(options.name):
         report = read_report(Path(options.name))
         picked = chosen(report, options.kernel, None)
-        return show(options, ReportResult(report, picked, groups(picked)))
+        return show(options, ReportResult(report, picked))
     if options.kernel is not None:
         raise UsageError("--kernel is for reports", hint="a variant's kernels are taken together")
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)
-    ladder, evidence = judged(target, [name])
-    row, damaged = ladder.row(name), tuple(file_warnings(evidence, [name]))
-    show(options, VariantResult(ladder, (row,), damaged))
+    show(options, judged_variant(target, name))
 
 
 def data(result: VariantResult | ReportResult) -> object:
@@ -63,7 +59,7 @@ def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
     yield launches.about(result.report)
     shown = result.groups if options.kernel is not None else result.groups[: launches.DETAILED]
     for group in shown:
-        details = read(result.report, group.typical)[1]
+        details = result.details(group)
         name = launches.kernel(group.typical, launches.TITLE_WIDTH)
         title = doc.line(doc.code(name), launches.of_all(group, result.groups))
         first = advice.first_look(details.advice, details.hottest)[:1]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from workbench.app.judge import judged
+from workbench.app.judge import compared
 from workbench.app.kernel_code import (
     CUBIN,
     MachineCodeResult,
@@ -39,7 +39,6 @@ from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, doc, in_short
 from workbench.render.doc import Line, Piece
@@ -76,9 +75,8 @@ def variants(options: DiffOptions) -> None:
     target = options.target(names)
     before, after = target.variants(names)
     require_two(before, after)
-    ladder, evidence = judged(target, [before, after], sources=True)
-    rows = ladder.row(before), ladder.row(after)
-    pair = judge_pair(evidence, target.workspace.config, *rows)
+    ladder, pair, changes = compared(target, [before, after])
+    rows = pair.before, pair.after
     # Of a stale or a wrong variant the sources can be compared all the same.
     is_absent = any(row.is_unsupported or row.status == Status.MISSING for row in rows)
     if is_absent and pair.speedup is None and pair.comparison is None:
@@ -87,7 +85,6 @@ def variants(options: DiffOptions) -> None:
             f"nothing of both is recorded at {ladder.shape}" + f" ({why})" * bool(why),
             hint="name a shape that both have: --shape",
         )
-    changes = pair_sources(evidence, before, after)
     paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
     show(options, PairResult(ladder, pair, changes, paths))
     require_current(stale_of(ladder, [before, after]))

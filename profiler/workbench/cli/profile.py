@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from workbench.app.judge import profile
 from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
-from workbench.app.show import read
 from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.show import report_answer, report_brief
@@ -199,7 +198,7 @@ def _program(result: ProgramResult) -> Iterator[doc.Block]:
     yield from launches.untimed(result.listed)
     yield launches.about(result.full.report)
     for group in result.full.groups[: launches.DETAILED]:
-        yield launches.in_short(read(result.full.report, group.typical)[1])
+        yield launches.in_short(result.full.details(group))
     shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
     yield doc.paragraph("All counters: ", shown, ", lines with ", doc.code("--launch N --source"))
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from workbench.app.judge import judged
-from workbench.app.outcomes import LinesResult, ReportResult, VariantResult
+from workbench.app.judge import judged_variant
+from workbench.app.outcomes import ReportResult, VariantResult
 from workbench.app.show import (
     Metric,
+    SourceListing,
     chosen,
     one_kernel,
-    read,
     report_lines,
     report_metric,
     variant_lines,
@@ -24,10 +24,8 @@ from workbench.app.show import (
 from workbench.app.target import require_current, stale_of
 from workbench.cli.options import ShowOptions
 from workbench.cli.streams import show
-from workbench.derive.matching import LaunchGroup, groups
 from workbench.errors import UsageError
 from workbench.judge.findings import sentences
-from workbench.judge.ladder import file_warnings
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, as_table, doc, in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
@@ -63,28 +61,25 @@ def run(options: ShowOptions) -> None:
     if options.metric is not None:
         return show(options, variant_metric(target, name, options.metric))
     if options.source:
-        lines = variant_lines(target, name, sass=options.sass)
-        return show(options, LinesResult(lines, variant=name))
-    ladder, evidence = judged(target, [name])
-    damaged = tuple(file_warnings(evidence, [name]))
-    show(options, VariantResult(ladder, (ladder.row(name),), damaged))
-    require_current(stale_of(ladder, [name]))
+        return show(options, variant_lines(target, name, sass=options.sass))
+    result = judged_variant(target, name)
+    show(options, result)
+    require_current(stale_of(result.ladder, [name]))
 
 
 def show_report(report: Report, options: ShowOptions) -> None:
     picked = chosen(report, options.kernel, options.launch)
     if options.metric is not None:
         return show(options, report_metric(report, picked, options.metric))
-    kernels = groups(picked)
+    result = ReportResult(report, picked)
     if options.source:
-        launch = one_kernel(kernels, report)
-        lines = report_lines(report, launch, sass=options.sass)
-        return show(options, LinesResult(lines, report=report, launch=launch))
-    return show(options, ReportResult(report, picked, kernels))
+        launch = one_kernel(result.groups, report)
+        return show(options, report_lines(report, launch, sass=options.sass))
+    return show(options, result)
 
 
 HOTTEST = 10  # lines before the sources
-Shown = VariantResult | ReportResult | LinesResult | Metric
+Shown = VariantResult | ReportResult | SourceListing | Metric
 
 
 def data(result: Shown) -> object:
@@ -94,16 +89,16 @@ def data(result: Shown) -> object:
             return VariantAnswer(study=ladder.study, gpu=ladder.gpu, of_row=whole, warnings=damaged)
         case ReportResult():
             return report_answer(result)
-        case LinesResult(listing=listing):
-            files = hottest_first(listing.files)
-            sass = listing.code.instructions if listing.code else UNSET
+        case SourceListing():
+            files = hottest_first(result.files)
+            sass = result.code.instructions if result.code else UNSET
             if result.report is None or result.launch is None:
                 return VariantLines(variant=result.variant, files=files, sass=sass)
             return ReportLines(
                 of_report=result.report,
                 launch=result.launch.index,
                 kernel=result.launch.kernel,
-                without_text=[*listing.notes],
+                without_text=[*result.notes],
                 files=files,
                 sass=sass,
             )
@@ -111,7 +106,7 @@ def data(result: Shown) -> object:
 
 
 def report_answer(result: ReportResult) -> ReportAnswer:
-    kernels = [answers.kernel(_details(result, each), each) for each in result.groups]
+    kernels = [answers.kernel(result.details(each), each) for each in result.groups]
     return ReportAnswer(of_report=result.report, launches=result.picked, kernels=kernels)
 
 
@@ -124,7 +119,7 @@ def brief(result: VariantResult | ReportResult) -> dict[str, Any]:
 def report_brief(result: ReportResult) -> dict[str, Any]:
     """Return the kernels with the most time."""
     few = result.groups[: launches.DETAILED]
-    kernels = [in_short.kernel(_details(result, each), len(each.launches)) for each in few]
+    kernels = [in_short.kernel(result.details(each), len(each.launches)) for each in few]
     lines = ("show", str(result.report.path), "--source", "--top", "5", "--json")
     return {
         "report": result.report.name,
@@ -141,7 +136,7 @@ def frame(result: Shown, note: Callable[[str], None]) -> DataFrame:
                 note(text)
             return as_table.figures(row.figures)
         case ReportResult():
-            read = ((group.typical, _details(result, group)) for group in result.groups)
+            read = ((group.typical, result.details(group)) for group in result.groups)
             return as_table.joined(
                 as_table.figures(d.figures, launch=x.index, kernel=x.kernel) for x, d in read
             )
@@ -163,7 +158,7 @@ def blocks(result: Shown, options: Any) -> Iterator[doc.Block]:
             of = f" of {result.variant}" if result.variant else ""
             yield doc.paragraph(f"{result.metric}{of} ({result.capture})")
             yield doc.table("metric", variant.METRICS, result.metrics)
-        case LinesResult():
+        case SourceListing():
             yield from _lines(result, options)
 
 
@@ -175,24 +170,19 @@ def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
     every = options.kernel is not None or options.launch is not None
     shown = kernels if every else kernels[: launches.DETAILED]
     for each in shown:
-        yield launches.details(_details(result, each), len(each.launches))
+        yield launches.details(result.details(each), len(each.launches))
     if len(kernels) > len(shown):
         yield launches.left_out("shown", "--kernel NAME or --launch N chooses others")
 
 
-def _details(result: ReportResult, group: LaunchGroup) -> launches.Details:
-    return read(result.report, group.typical)[1]
-
-
-def _lines(result: LinesResult, options: Any) -> Iterator[doc.Block]:
+def _lines(listing: SourceListing, options: Any) -> Iterator[doc.Block]:
     """The hottest lines, and without ``--top`` every file with its stalls."""
-    listing = result.listing
     paths = listing.paths
     files = {paths.get(file, file): x for file, x in hottest_first(listing.files).items()}
     code = listing.code.by_line if listing.code else {}
     by_line = {(paths.get(file, file), line): x for (file, line), x in code.items()}
-    if result.report is not None:
-        yield launches.about(result.report)
+    if listing.report is not None:
+        yield launches.about(listing.report)
     of_lines = by_line if options.top else {}
     yield doc.LinesBlock(list(hunks.hottest(files, options.top or HOTTEST, of_lines)))
     if options.top is None:

@@ -17,13 +17,11 @@ from workbench.app import judge as ladders
 from workbench.app import sweep as spaces
 from workbench.app import try_ as trying
 from workbench.app.executor import Local
-from workbench.app.judge import judged
 from workbench.app.show import current_capture, pairs, require_pairs
 from workbench.app.target import find_recorded, find_study, find_target
 from workbench.errors import UsageError, unknown
 from workbench.judge.advice_rules import to_try
 from workbench.judge.comparison import warnings
-from workbench.judge.ladder import judge_pair, pair_sources
 from workbench.library.results import (
     Ablated,
     Advised,
@@ -100,9 +98,7 @@ def diff(
         return ComparedReports(*sides, matching, warnings(*sides, matching))
     target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
     names = target.variants([before, after])
-    ladder, seen = judged(target, names, sources=True)
-    pair = judge_pair(seen, target.workspace.config, *map(ladder.row, names))
-    changes = pair_sources(seen, *names)
+    ladder, pair, changes = ladders.compared(target, names)
     return ComparedVariants.of(pair, ladder=ladder, changes=changes)
 
 
@@ -113,8 +109,7 @@ def advise(
     target = find_recorded(Local(), _folder(project), study, shape, names=[name])
     (full,) = target.variants([name])
     current_capture(target, full)
-    ladder, _ = judged(target, [full])
-    return Advised(to_try(ladder.row(full).advice) or ())
+    return Advised(to_try(ladders.judged_variant(target, full).row.advice) or ())
 
 
 def sweep(
