@@ -186,12 +186,12 @@ def test_interrupted_is_interrupted(monkeypatch: Patch) -> None:
 
 def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: Patch) -> None:
     target = find_target(Local(), FIXTURE, "transpose", None)
-    judged, evidence = judged_of(target)
+    judged, _ = judged_of(target)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
     asked = AttemptOptions(inputs=["x=randn(8)"])
     called = once(Local(), f"{tmp_path}/twice.py:twice", asked)
-    measured = replace(called, judged=judged, evidence=evidence)
+    measured = replace(called, judged=judged)
     seen: list[tuple[str, str]] = []
 
     def attempt(executor: Executor, source: str, asked: AttemptOptions) -> Attempt:

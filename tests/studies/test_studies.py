@@ -160,7 +160,7 @@ def test_adversarial_rows_always_have_a_softmax() -> None:
 
 def test_a_study_may_allow_no_error_at_all() -> None:
     def checked(error: float | None) -> CheckRow:
-        return CheckRow("tma", "odd", "correct", 0.0, 0.0, max_abs=error, relative=error)
+        return CheckRow("tma", "odd", "correct", 0.0, max_abs=error, relative=error)
 
     assert [checked(error).used for error in (None, 0.0, 1e-9)] == [None, 0.0, math.inf]
     for error in (None, 0.0):

@@ -324,8 +324,7 @@ def check_row(
     study: Study, name: str, shape: str, outcome: CheckOutcome | None, status: str = ABSENT
 ) -> CheckRow:
     """``status`` is that of one that was not ``found``."""
-    bound = tolerance_at(study.tolerance, study.shapes[shape])
-    row = CheckRow(name, shape, status, bound.absolute, bound.relative)
+    row = CheckRow(name, shape, status, tolerance_at(study.tolerance, study.shapes[shape]).absolute)
     fields = CheckOutcome.__struct_fields__ if outcome else ()
     return replace(row, **{field: getattr(outcome, field) for field in fields})
 
@@ -348,8 +347,7 @@ def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> Check
     every = itertools.product(names, study.shapes)
     rows = [check_row(study, name, shape, done.get((name, shape))) for name, shape in every]
     lost = {one.variant: with_hint(one.error.message, one.error.hint) for one in failed}
-    tolerance = tolerance_at(study.tolerance, study.shapes[study.default_shape])
-    allowed = ErrorBound(tolerance.absolute, tolerance.relative)
+    allowed = ErrorBound.of(tolerance_at(study.tolerance, study.shapes[study.default_shape]))
     return CheckedStudy(study.name, "cpu", Origin.MEASURED, allowed, tuple(rows), lost)
 
 
@@ -374,12 +372,12 @@ def check(targets: Sequence[Target], variants: list[str], *, everywhere: bool) -
             checked |= set(names) - lost.keys()
         shapes = [target.shape] if len(targets) > 1 else study.shapes
         checks += [result(study, every[name], shape) for name in names for shape in shapes]
-    bound = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
+    allowed = tolerance_at(target.study.tolerance, target.study.shapes[target.shape])
     return CheckedStudy(
         study=target.study.name,
         gpu=target.folder.gpu,
         evidence=Origin.MEASURED if target.live else Origin.RECORDED,
-        tolerance=ErrorBound(bound.absolute, bound.relative),
+        tolerance=ErrorBound.of(allowed),
         checks=tuple(checks),
         lost=lost,
     )

@@ -18,6 +18,7 @@ from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.document.launches import Details
+from workbench.study.values import Tolerance
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 
@@ -107,7 +108,7 @@ FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)
 class CheckRow:
     """A variant beside the float64 reference at one shape; errors are None where not collected.
 
-    ``bound`` and ``relative_bound`` are the largest that the study allows at that shape.
+    ``bound`` is the largest that the study allows of one element at that shape.
     ``times_reference`` is the error as a multiple of the primary reference's, on inputs of which
     ``kind``; ``varies``: results differ from run to run. ``output`` is the one of several
     that decided, ``hint`` the way out of what is wrong.
@@ -117,7 +118,6 @@ class CheckRow:
     shape: str
     status: str
     bound: float = dataclasses.field(repr=False)
-    relative_bound: float = dataclasses.field(repr=False)
     why: str = ""
     max_abs: float | None = None
     relative: float | None = None
@@ -146,6 +146,10 @@ class ErrorBound:
 
     max_abs: float
     relative: float
+
+    @classmethod
+    def of(cls, tolerance: Tolerance) -> ErrorBound:
+        return cls(tolerance.absolute, tolerance.relative)
 
 
 @dataclass(frozen=True)

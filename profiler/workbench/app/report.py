@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.ladder import ladder_sources
-from workbench.render import doc
 from workbench.study.files import alone, listed, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
@@ -58,24 +57,6 @@ def reported(
             f"{', '.join(target.part)}: a part of the ladder; its report has a folder of its own"
         )
     return [folder / name for name in files]
-
-
-def write_document(
-    workspace: Workspace,
-    folder: Path,
-    title: str,
-    blocks: Sequence[doc.Block],
-) -> Path:
-    """A document of its own, ``<NAME>.md`` after the first word of its title.
-
-    Raises as ``write_files``.
-    """
-    from workbench.render import markdown
-
-    name = f"{title.partition(':')[0].upper().replace(' ', '_')}.md"
-    texts = {name: f"# {markdown.literal(title)}\n\n{markdown.blocks(blocks)}\n"}
-    write_files(workspace, folder, texts)
-    return folder / name
 
 
 def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) -> None:

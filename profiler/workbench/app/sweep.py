@@ -5,16 +5,18 @@ from __future__ import annotations
 from shlex import quote
 
 from workbench.app.measure import Wanted, ensure, task
-from workbench.app.report import write_document
+from workbench.app.report import write_files
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks
 from workbench.judge.sweeps import Space, Sweep, judge_sweep
-from workbench.render.document import timings as document
+from workbench.render.document.timings import sweep_view
 from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name
 from workbench.study.params import declared, expanded, find_variant, names_of
 from workbench.study.workspace import including
 from workbench.words import Origin
+
+REPORT = "SWEEP.md"
 
 
 def space_of(study: Study, text: str) -> tuple[Study, Space]:
@@ -79,8 +81,10 @@ def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
 
 
 def write(target: Target, space: Space, result: Sweep) -> None:
-    """The table, in a folder of its own."""
+    """The table, in a folder of its own. Raises as ``write_files``."""
+    from workbench.render import markdown
+
     folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
-    blocks = document.sweep_view(result)
-    path = write_document(target.workspace, folder, f"Sweep: {space.text}", blocks)
-    target.note(f"wrote {shown_path(path)}")
+    title, table = markdown.literal(f"Sweep: {space.text}"), markdown.blocks(sweep_view(result))
+    write_files(target.workspace, folder, {REPORT: f"# {title}\n\n{table}\n"})
+    target.note(f"wrote {shown_path(folder / REPORT)}")

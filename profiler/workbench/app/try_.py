@@ -21,7 +21,6 @@ from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.judge.findings import sentence
 from workbench.judge.gates import OUTPUTS, Gate
 from workbench.judge.ladder import Ablation, Row
-from workbench.load import LadderEvidence
 from workbench.problems import detect
 from workbench.problems.problem import Problem, Request, split
 from workbench.problems.python_function import pick
@@ -73,7 +72,6 @@ class Attempt:
     trial: Learned = field(repr=False)
     allowed: Tolerance = field(repr=False)
     judged: Ablation | None = field(default=None, repr=False)
-    evidence: LadderEvidence | None = field(default=None, repr=False)
     failures: dict[str, str] = field(default_factory=dict)
     kept: Path | None = None
     built: Built | Failed | None = field(default=None, repr=False)
@@ -98,7 +96,7 @@ class Attempt:
     @property
     @shown
     def tolerance(self) -> ErrorBound:
-        return ErrorBound(self.allowed.absolute, self.allowed.relative)
+        return ErrorBound.of(self.allowed)
 
     @property
     @shown
@@ -371,8 +369,8 @@ def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attemp
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
     wanted = Wanted(target, names, capture=names, profile=asked.profile)
     ensured = ensure(wanted, fresh=asked.fresh)
-    ladder, evidence = judged(target, source=ensured.source, sources=True)
-    return replace(done, judged=ladder, evidence=evidence, failures={**ensured.failures})
+    ladder, _ = judged(target, source=ensured.source)
+    return replace(done, judged=ladder, failures={**ensured.failures})
 
 
 def compiled(done: Attempt) -> Built | Failed:
