@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,41 +50,20 @@ class StudyChanges:
     changes: tuple[VariantChange, ...]
 
 
-@dataclass(frozen=True)
-class Paired:
-    """A study at both commits: why its files cannot be read there, None where there is no such."""
-
-    name: str
-    base: Side | str | None
-    head: Side | str | None
-
-    @property
-    def sides(self) -> tuple[Side, Side] | None:
-        """Return what can be compared: a new study beside one without variants."""
-        if not isinstance(self.head, Side) or isinstance(self.base, str):
-            return None
-        bare = replace(self.head.study, variants={})
-        return self.base or Side(self.head.commit, self.head.workspace, bare), self.head
-
-    @property
-    def alone(self) -> StudyChanges:
-        """Return what is reported of a study that cannot be compared: once, and not of each
-        variant.
-        """
-        base, head, name = self.base, self.head, self.name
-        if head is None:
-            change = VariantChange(
-                name, Move.GONE, finding("commit.study_gone", "its study is not there any more")
-            )
-        elif isinstance(head, str) and not isinstance(base, str):
-            broken = finding("commit.study_broken", head, text=head)
-            change = VariantChange(name, Move.BROKEN, broken, cause=Cause.SOURCE)
-        else:
-            why = base if isinstance(base, str) else ""
-            message = f"could not be read before: {why or 'not collected'}"
-            broken = finding("commit.study_unread", message, text=why)
-            change = VariantChange(name, Move.CANNOT_TELL, broken)
-        return StudyChanges(name, (change,))
+def unpaired(name: str, base: Side | str | None, head: Side | str | None) -> StudyChanges:
+    """Return what is reported of a study that cannot be compared: once, and not of each variant."""
+    if head is None:
+        gone = finding("commit.study_gone", "its study is not there any more")
+        change = VariantChange(name, Move.GONE, gone)
+    elif isinstance(head, str) and not isinstance(base, str):
+        broken = finding("commit.study_broken", head, text=head)
+        change = VariantChange(name, Move.BROKEN, broken, cause=Cause.SOURCE)
+    else:
+        why = base if isinstance(base, str) else ""
+        message = f"could not be read before: {why or 'not collected'}"
+        broken = finding("commit.study_unread", message, text=why)
+        change = VariantChange(name, Move.CANNOT_TELL, broken)
+    return StudyChanges(name, (change,))
 
 
 def paired(
@@ -93,10 +72,10 @@ def paired(
     workspaces: Sequence[Workspace],
     asked: GateRequest,
     toolchains: Sequence[Toolchain | None] = (None, None),
-) -> list[Paired]:
-    """All studies of both commits, those of the newer first, or the one that is asked for.
-    ``toolchains`` are of environments that stand for commits. Raises UsageError where that, or any
-    study, is at neither.
+) -> Iterator[tuple[Side, Side] | StudyChanges]:
+    """Pair all studies of both commits, those of the newer first, or the one that is asked for; or
+    say why one cannot be compared. ``toolchains`` are of environments that stand for commits.
+    Raises UsageError where the study, or any, is at neither.
     """
     wanted = asked.study
     older, newer = by_commit = [workspace.studies() for workspace in workspaces]
@@ -110,6 +89,7 @@ def paired(
         )
 
     def at(place: int, name: str) -> Side | str | None:
+        """None where there is no such study, and a text why its files cannot be read."""
         if name not in by_commit[place]:
             return None
         commit, workspace = commits[place], workspaces[place]
@@ -120,7 +100,13 @@ def paired(
                 raise
             return repository.worded(error.message, workspace.root, commit)
 
-    return [Paired(n, at(0, n), at(1, n)) for n in ([wanted] if wanted else names)]
+    for name in [wanted] if wanted else names:
+        base, head = at(0, name), at(1, name)
+        if isinstance(head, Side) and not isinstance(base, str):
+            bare = replace(head.study, variants={})  # a new study is compared with no variants
+            yield base or Side(head.commit, head.workspace, bare), head
+        else:
+            yield unpaired(name, base, head)
 
 
 def changed_sources(base: Side, head: Side) -> list[str]:
@@ -289,7 +275,7 @@ def gate(
         ]
         if toolchains:
             sides = [Commit(each.name, each.name) for each in toolchains]
-            studies = paired(None, sides, [workspace, workspace], asked, toolchains)
+            studies = [*paired(None, sides, [workspace, workspace], asked, toolchains)]
         else:
             repository = repository_of(workspace)
             sides = [repository.commit(said) for said in commits]
@@ -297,15 +283,15 @@ def gate(
                 executor.note("there are changes that are in no commit: they are not looked at")
             trees = stack.enter_context(repository.worktrees())
             workspaces = [stack.enter_context(repository.workspace_at(c, trees)) for c in sides]
-            studies = paired(repository, sides, workspaces, asked)
+            studies = [*paired(repository, sides, workspaces, asked)]
         cubins.mkdir(parents=True, exist_ok=True)
-        compile_sides(executor, [each.sides for each in studies if each.sides], asked.arch, cubins)
+        pairs = [each for each in studies if not isinstance(each, StudyChanges)]
+        compile_sides(executor, pairs, asked.arch, cubins)
         compared = []
         for each in studies:
-            if each.sides is None:
-                compared.append(each.alone)
-                continue
-            judged = compare(executor, *each.sides, asked, scratch / each.name)
-            told = (with_machine_code(executor, c, each.sides, cubins) for c in judged.changes)
-            compared.append(replace(judged, changes=tuple(told)))
+            if not isinstance(each, StudyChanges):
+                judged = compare(executor, *each, asked, scratch / each[1].study.name)
+                told = (with_machine_code(executor, c, each, cubins) for c in judged.changes)
+                each = replace(judged, changes=tuple(told))
+            compared.append(each)
     return Gated(sides[0], sides[1], tier, tuple(compared))

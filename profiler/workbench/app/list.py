@@ -101,10 +101,6 @@ def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceStat
     return states
 
 
-def listed_studies(workspace: Workspace, studies: Sequence[Study]) -> ListedStudies:
-    return ListedStudies([listed_study(workspace, study) for study in studies])
-
-
 def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
     states = on_record(workspace, study)
     parts = []

@@ -89,7 +89,7 @@ def profile_program(
             end = run_program([*prefix, *command], folder, tell, echo=number == 1)
             return listing(command, report, end), end
 
-        tell(f"run 1 of {runs}: listing the kernels of {shown(command)}")
+        tell(f"run 1 of {runs}: listing the kernels of {shlex.join(command)}")
         listed, end = list_run(1)
         counted = replace(listed, path=subject(command), launches=listed.launches[asked.skip :])
         if not counted.launches:
@@ -126,10 +126,6 @@ def profile_program(
     )
 
 
-def shown(command: Sequence[str]) -> str:
-    return shlex.join(command)
-
-
 def require_program(command: Sequence[str]) -> None:
     """Raises UsageError, with the way out, for what no shell would run."""
     if not command:
@@ -161,8 +157,8 @@ def require_ncu(command: Sequence[str]) -> str:
         ran = f"ncu --set full --import-source yes --target-processes all -o {stem}"
         raise EnvironmentLacks(
             f"no NVIDIA GPU was found ({why_none()})",
-            hint=f"run this command where there is one; or there `{ran} {shown(command)}`, and "
-            f"here `workbench show {stem}.ncu-rep`",
+            hint=f"run this command where there is one; or there `{ran} {shlex.join(command)}`, "
+            f"and here `workbench show {stem}.ncu-rep`",
         )
     return tool
 
@@ -219,12 +215,12 @@ def without_report(command: Sequence[str], end: ProgramEnd, why: str) -> Workben
     if failed := failure(end):
         text = ncu.quoted(end.output)
         return ToolFailed(
-            f"{shown(command)} {failed}, before a kernel ended" + f": {text}" * bool(text),
-            hint=f"does it run without ncu? {shown(command)}",
+            f"{shlex.join(command)} {failed}, before a kernel ended" + f": {text}" * bool(text),
+            hint=f"does it run without ncu? {shlex.join(command)}",
         )
     if ncu.saw_no_kernel(end.log) or not end.log.strip():
         return CannotTell(
-            f"{shown(command)} ended well, and {why}",
+            f"{shlex.join(command)} ended well, and {why}",
             hint="does it use the GPU with these arguments? ncu follows its child processes, "
             "and not a server that it only talks to",
         )
@@ -291,7 +287,7 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
     iket.folder()
     if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
         raise machine.why_not_measuring()
-    tell(f"tracing the warps of {shown(command)}")
+    tell(f"tracing the warps of {shlex.join(command)}")
     with temporary_folder() as folder:
         output = folder / iket.OUTPUT
         traced = [*iket.command(str(output)), *command]
@@ -302,12 +298,12 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
         if end.interrupted:
             raise Interrupted("interrupted: nothing was recorded")
         if failed := failure(end):
-            hint = f"does it run without iket? {shown(command)}"
-            raise ToolFailed(f"{shown(command)} {failed}", hint=hint)
+            hint = f"does it run without iket? {shlex.join(command)}"
+            raise ToolFailed(f"{shlex.join(command)} {failed}", hint=hint)
         launches = iket.last_of_each(output, ncu.quoted(end.output), kernel, TRACED)
     sides = {each.kernel: call_timeline([structs.replace(each, begin=0)]) for each in launches}
     wrong = sorted(chain(*map(faults, sides.values())), key=lambda fault: -fault.saved)
-    chart = timeline_chart("timeline", f"{shown(command)}; µs while traced", sides)
+    chart = timeline_chart("timeline", f"{shlex.join(command)}; µs while traced", sides)
     trace = write_trace(Path(subject(command).stem), call_timeline(launches))
     path = trace.with_name(f"{trace.name.removesuffix(TRACE)}.svg")
     write_bytes(path, chart.svg().encode())

@@ -161,19 +161,15 @@ def listed(costs: LineCosts, file: str, text: str) -> list[SourceLine]:
         parts.append(
             SourceLine(
                 line=number,
-                samples=_whole(cost.samples),
+                samples=None if cost.samples is None else int(cost.samples),
                 share=cost.share,
                 microseconds=cost.microseconds,
                 top_stall=cost.top_stall,
-                instructions=_whole(cost.instructions),
+                instructions=None if cost.instructions is None else int(cost.instructions),
                 text=content,
             )
         )
     return parts
-
-
-def _whole(count: float | None) -> int | None:
-    return None if count is None else int(count)
 
 
 def instructions_of(capture: Capture, name: str) -> Listing:

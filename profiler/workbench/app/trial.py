@@ -14,9 +14,8 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.problems.problem import Problem
 from workbench.run.measurement import Plan
 from workbench.run.protocol import Learned, TrialJob
-from workbench.study.model import Study
 from workbench.study.values import Tolerance
-from workbench.study.workspace import Workspace, find_workspace
+from workbench.study.workspace import find_workspace
 
 # Largest errors relative in norm: what an implementation that is as careful as torch's stays below
 # (float32 as KernelBench has it; two units in the last place of halves).
@@ -66,7 +65,12 @@ def prepare(
         ranges=problem.ranges,
     )
     began = time.monotonic()
-    trial = called_once(executor, workspace, study, name, job)
+    gpu = executor.gpu
+    folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
+    task = Task(study, workspace.config, folder, Plan(name), instead=job)
+    (plan,) = executor.perform([task], lambda event: None)
+    assert plan.learned is not None
+    trial = plan.learned
     if on_gpu:
         executor.note(f"trial call in {time.monotonic() - began:.1f} s")
     if problem.ranges:
@@ -75,17 +79,6 @@ def prepare(
     tolerance = tolerance_of(problem, trial)
     write(problem, root, trial, tolerance)
     return problem, tolerance, trial, name
-
-
-def called_once(
-    executor: Executor, workspace: Workspace, study: Study, shape: str, job: TrialJob
-) -> Learned:
-    gpu = executor.gpu
-    folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
-    task = Task(study, workspace.config, folder, Plan(shape), instead=job)
-    (plan,) = executor.perform([task], lambda event: None)
-    assert plan.learned is not None
-    return plan.learned
 
 
 def tolerance_of(problem: Problem, trial: Learned) -> Tolerance:

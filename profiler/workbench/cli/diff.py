@@ -121,7 +121,11 @@ def reports(before: Report, after: Report, options: DiffOptions) -> None:
 
 def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
     if isinstance(result, MachineCodeResult):
-        return code_data(result)
+        kernels = [
+            msgspec.structs.replace(_short(diff), kinds=diff.kinds, changed=diff.changed.rows)
+            for diff in result.kernels
+        ]
+        return answers.answer(answers.MachineCode, result, kernels=kernels)
     if isinstance(result, PairResult):
         return answers.variant_pair(result.ladder, result.pair, result.changes)
     return answers.ReportPair(
@@ -303,14 +307,6 @@ def _lines(row: CodeRow) -> Iterator[Line]:
             word = row.change if row.change in NAMED else ""
             head = f"{gutter(cost).text}  {cost.address:#06x} {word:<9}"
             yield [Piece(head, "dim"), Piece(f"{sign} {cost.sass}", STYLES[sign])]
-
-
-def code_data(result: MachineCodeResult) -> answers.MachineCode:
-    kernels = [
-        msgspec.structs.replace(_short(diff), kinds=diff.kinds, changed=diff.changed.rows)
-        for diff in result.kernels
-    ]
-    return answers.answer(answers.MachineCode, result, kernels=kernels)
 
 
 def _short(diff: CodeDiff) -> answers.CodeKernel:

@@ -28,10 +28,7 @@ def run(options: GateOptions) -> int:
     workspace = find_workspace(options.project)
     gated = gate(executor(options.on), workspace, commits, asked, options.env or ())
     show(options, gated)
-    return finish(gated.changes)
-
-
-def finish(changes: Sequence[VariantChange]) -> int:
+    changes = gated.changes
     if any(change.is_bad for change in changes):
         note("error: " + ", ".join(f"{c.variant} is {c.verdict}" for c in changes if c.is_bad))
         note("hint: add --json to see all that moved")

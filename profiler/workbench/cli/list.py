@@ -10,7 +10,7 @@ from workbench.app.list import (
     Listed,
     ListedStudies,
     ListedStudy,
-    listed_studies,
+    listed_study,
     tell_passed_over,
 )
 from workbench.app.target import check_figures, tell_packaged
@@ -39,7 +39,7 @@ def run(options: ListOptions) -> None:
     if workspace.packaged:
         tell_packaged(executor(), [study.name for study in studies])
     tell_passed_over(executor(), workspace, [study.name for study in studies])
-    show(options, listed_studies(workspace, studies))
+    show(options, ListedStudies([listed_study(workspace, study) for study in studies]))
 
 
 KINDS = ("build", "check", "timing", "capture")  # of evidence

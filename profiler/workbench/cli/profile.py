@@ -16,7 +16,6 @@ from workbench.cli.show import report_answer, report_brief
 from workbench.cli.streams import DASHES, executor, note, note_failures, show
 from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import Row
 from workbench.render import answers, as_table, doc, in_short
 from workbench.render.chart import timelines
 from workbench.render.document import launches, variant
@@ -60,7 +59,7 @@ def run(options: ProfileOptions) -> int:
         elif not target.live:
             note(f"no timeline of {row.variant} is recorded, and nothing is measured here")
     failed = [row for row in rows if row.status == Status.FAILED or row.variant in failures]
-    why = {row.variant: failures.get(row.variant) or problem(row) for row in failed}
+    why = {row.variant: failures.get(row.variant) or sentence(row.problem) for row in failed}
     note_failures(why, target.study)
     target.executor.require_profiled()
     if failed:
@@ -201,8 +200,3 @@ def _program(result: ProgramResult) -> Iterator[doc.Block]:
         yield launches.in_short(result.full.details(group))
     shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
     yield doc.paragraph("All counters: ", shown, ", lines with ", doc.code("--launch N --source"))
-
-
-def problem(row: Row) -> str:
-    """Why a row has no figures."""
-    return sentence(row.problem)
