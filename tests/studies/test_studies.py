@@ -17,8 +17,7 @@ import torch
 
 from answers import Capsys, json_of, python
 from workbench import cuda
-from workbench.app.measure import plan
-from workbench.app.outcomes import CheckRow
+from workbench.app.measure import CheckRow, plan
 from workbench.app.target import check_figures
 from workbench.cli.check import checks
 from workbench.cli.main import main

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.app.measure import (
@@ -15,10 +15,10 @@ from workbench.app.measure import (
     measure_unseen,
     profiled_with,
 )
-from workbench.app.outcomes import VariantResult
-from workbench.app.target import Target
+from workbench.app.target import Target, in_place
 from workbench.derive.source_diff import SourceDiff
 from workbench.errors import WorkbenchError
+from workbench.judge.findings import Finding
 from workbench.judge.gates import FASTER, UNSEEN, for_bug_fix, shows_bug, verdict
 from workbench.judge.ladder import (
     Ablation,
@@ -32,6 +32,29 @@ from workbench.judge.ladder import (
 from workbench.load import LadderEvidence
 from workbench.study.model import Step
 from workbench.words import GateState, Origin, Status, Verdict
+
+
+@dataclass(frozen=True)
+class VariantResult:
+    """Rows of a ladder that were asked for; ``damaged`` says which evidence cannot be read."""
+
+    ladder: Ablation
+    rows: tuple[Row, ...]
+    damaged: tuple[Finding, ...] = ()
+
+    @property
+    def row(self) -> Row:
+        return self.rows[0]
+
+
+@dataclass(frozen=True)
+class PairResult:
+    """Two variants of a ladder side by side; ``paths`` are those of the second one's files."""
+
+    ladder: Ablation
+    pair: VariantPair
+    changes: SourceDiff
+    paths: Mapping[str, str]
 
 
 def judged(
@@ -57,11 +80,13 @@ def judged_variant(target: Target, name: str) -> VariantResult:
     return VariantResult(ladder, (ladder.row(name),), tuple(file_warnings(evidence, [name])))
 
 
-def compared(target: Target, names: Sequence[str]) -> tuple[Ablation, VariantPair, SourceDiff]:
+def compared(target: Target, names: Sequence[str]) -> PairResult:
     """Two variants side by side, with the diff of their sources."""
     ladder, evidence = judged(target, names, sources=True)
     pair = judge_pair(evidence, target.workspace.config, *map(ladder.row, names))
-    return ladder, pair, pair_sources(evidence, *names)
+    changes = pair_sources(evidence, *names)
+    paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
+    return PairResult(ladder, pair, changes, paths)
 
 
 def named(target: Target, fixes: list[str]) -> list[str]:

@@ -5,13 +5,13 @@ variants with the float64 reference.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
 from workbench.app.executor import Executor, Task
-from workbench.app.outcomes import CheckedStudy, CheckRow, ErrorBound
 from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks, with_hint
 from workbench.evidence.records import CheckOutcome
@@ -23,6 +23,7 @@ from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study, tolerance_at
 from workbench.study.params import unseen_shapes
 from workbench.study.sources import compiling_variables, source_files
+from workbench.study.values import Tolerance
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 SEVERAL = 2  # sessions, from which on a time has an interval
@@ -309,6 +310,72 @@ def measure_unseen(target: Target, names: Iterable[str]) -> dict[str, str]:
                 failures = {who: why for who, why in failures.items() if who == name}
             failed |= failures
     return failed
+
+
+FINE = (CheckResult.CORRECT, CheckResult.UNSUPPORTED, ABSENT, Status.STALE)
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A variant beside the float64 reference at one shape; errors are None where not collected.
+
+    ``bound`` is the largest that the study allows of one element at that shape.
+    ``times_reference`` is the error as a multiple of the primary reference's, on inputs of which
+    ``kind``; ``varies``: results differ from run to run. ``output`` is the one of several
+    that decided, ``hint`` the way out of what is wrong.
+    """
+
+    variant: str
+    shape: str
+    status: str
+    bound: float = field(repr=False)
+    why: str = ""
+    max_abs: float | None = None
+    relative: float | None = None
+    times_reference: float | None = None
+    rounding: bool = field(default=False, repr=False)
+    kind: str = ""
+    varies: bool = False
+    output: str = ""
+    hint: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        return self.status not in FINE
+
+    @property
+    def used(self) -> float | None:
+        """The part of the bound that the error takes; of no error at all where none is allowed."""
+        if self.max_abs is None or self.bound:
+            return None if self.max_abs is None else self.max_abs / self.bound
+        return math.inf if self.max_abs else 0.0
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """Errors of a result, or the largest allowed: of one element, and relative in norm."""
+
+    max_abs: float
+    relative: float
+
+    @classmethod
+    def of(cls, tolerance: Tolerance) -> ErrorBound:
+        return cls(tolerance.absolute, tolerance.relative)
+
+
+@dataclass(frozen=True)
+class CheckedStudy:
+    """``tolerance`` is what the study allows at the shape; ``lost`` is what failed without a
+    record, by variant.
+    """
+
+    study: str
+    gpu: str
+    evidence: Origin
+    tolerance: ErrorBound
+    checks: tuple[CheckRow, ...]
+    lost: dict[str, str] = field(repr=False)
+    origin: str = field(default="", repr=False)  # where no GPU here checked them
 
 
 def result(study: Study, evidence: VariantEvidence, shape: str) -> CheckRow:

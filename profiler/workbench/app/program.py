@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from workbench.app.outcomes import ProgramResult, ReportResult, TracedProgram
+from workbench.app.show import ProgramResult, ReportResult, TracedProgram
 from workbench.children import temporary_folder
 from workbench.derive.matching import LaunchGroup, groups
 from workbench.derive.timeline import CallTimeline, call_timeline

@@ -9,9 +9,8 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from workbench.app.outcomes import ProgramResult
 from workbench.app.program import KernelChoice, Tell, free_path, profile_program
-from workbench.app.show import read
+from workbench.app.show import ProgramResult, read
 from workbench.children import ended
 from workbench.errors import GateFailed, ToolFailed, UsageError
 from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from shlex import quote
 
 from workbench.app.target import Target, in_place
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
-from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, match
+from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, groups, match
 from workbench.derive.source_diff import (
     LineCosts,
     Listing,
@@ -23,11 +24,15 @@ from workbench.derive.source_diff import (
     physical_lines,
     source_diff,
 )
+from workbench.derive.timeline import LaunchTimeline
 from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
 from workbench.evidence.store import captures_at
 from workbench.judge.advice_rules import advise, subject
 from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparison import compare as compare_captures
+from workbench.judge.comparison import warnings
+from workbench.judge.findings import Finding
+from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.capture import (
     Capture,
     MetricValue,
@@ -211,6 +216,52 @@ def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
     )
 
 
+@dataclass(frozen=True)
+class ReportResult:
+    """The ``picked`` launches of a report, those that are alike in a group."""
+
+    report: Report
+    picked: Sequence[Launch]
+
+    @cached_property
+    def groups(self) -> list[LaunchGroup]:
+        return groups(self.picked)
+
+    def details(self, group: LaunchGroup) -> Details:
+        """Figures, stalls and limits of a launch of the group."""
+        return read(self.report, group.typical)[1]
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """A program that ran under ncu: the kernels that it launched, those of ``full`` with all that
+    ncu collects. ``missing`` were to be there. ``failure`` is how the program ended, "" where well.
+    ``sessions`` are the launches of each run that timed them, ``steps`` the study that it is of.
+    """
+
+    command: tuple[str, ...]
+    listed: Sequence[LaunchGroup]
+    is_cut: bool
+    missing: tuple[str, ...]
+    failure: str
+    interrupted: bool
+    full: ReportResult
+    sessions: tuple[Sequence[Launch], ...] = ()
+    steps: tuple[ProgramStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class TracedProgram:
+    """A program that ran under iket: when the warps of its kernels ran, in their last launches.
+    ``files`` are a trace that Perfetto opens, and a chart.
+    """
+
+    program: tuple[str, ...]
+    files: tuple[Path, ...]
+    timeline: tuple[LaunchTimeline, ...]
+    faults: tuple[Finding, ...]
+
+
 def one_kernel(kernels: list[LaunchGroup], report: Report) -> Launch:
     """The launch to show line by line. Raises UsageError where the choice is not clear."""
     if len(kernels) > 1:
@@ -244,6 +295,16 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
     return source_diff(*sides)
 
 
+@dataclass(frozen=True)
+class ReportPairResult:
+    """Two reports, with what matches."""
+
+    before: Report
+    after: Report
+    matching: Matching
+    warnings: Sequence[Finding]
+
+
 def pairs(before: Report, after: Report, kernel: str | None, launch: str | None) -> Matching:
     """Return what is compared with what: by hand, or as the launches match. Raises UsageError."""
     if launch is None:
@@ -258,6 +319,14 @@ def pairs(before: Report, after: Report, kernel: str | None, launch: str | None)
         )
     (first,), (other,) = pick_launch(before, int(numbers[1])), pick_launch(after, int(numbers[2]))
     return Matching((LaunchPair(first, other, BY_HAND),), (), ())
+
+
+def compared_reports(
+    before: Report, after: Report, kernel: str | None = None, launch: str | None = None
+) -> ReportPairResult:
+    """Raises as ``pairs``."""
+    matching = pairs(before, after, kernel, launch)
+    return ReportPairResult(before, after, matching, warnings(before, after, matching))
 
 
 def require_pairs(matching: Matching) -> None:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from workbench.app.executor import Executor
 from workbench.app.judge import judged
-from workbench.app.measure import Wanted, ensure, first_look, needed
-from workbench.app.outcomes import ErrorBound
+from workbench.app.measure import ErrorBound, Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path, workspace_to_keep
 from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.children import temporary_folder

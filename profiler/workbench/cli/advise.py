@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from workbench.app.judge import judged_variant
-from workbench.app.outcomes import ReportResult, VariantResult
-from workbench.app.show import chosen, current_capture
+from workbench.app.judge import VariantResult, judged_variant
+from workbench.app.show import ReportResult, chosen, current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.show import report_answer, report_brief
 from workbench.cli.streams import show

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.app.list import tell_passed_over
-from workbench.app.measure import check, check_on_cpu
-from workbench.app.outcomes import CheckedStudy, CheckRow
+from workbench.app.measure import CheckedStudy, CheckRow, check, check_on_cpu
 from workbench.app.target import (
     find_study,
     in_place,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from workbench.app.judge import compared
+from workbench.app.judge import PairResult, compared
 from workbench.app.kernel_code import (
     CUBIN,
     MachineCodeResult,
@@ -20,9 +20,8 @@ from workbench.app.kernel_code import (
     code_of_reports,
     compiled_code,
 )
-from workbench.app.outcomes import PairResult, ReportPairResult
-from workbench.app.show import pairs, read_pair, require_pairs
-from workbench.app.target import find_study, in_place, require_current, stale_of
+from workbench.app.show import ReportPairResult, compared_reports, read_pair, require_pairs
+from workbench.app.target import find_study, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.streams import executor, show
 from workbench.derive.code_diff import (
@@ -37,7 +36,6 @@ from workbench.derive.figures import summed
 from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
-from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentence, sentences
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, doc, in_short
@@ -75,7 +73,8 @@ def variants(options: DiffOptions) -> None:
     target = options.target(names)
     before, after = target.variants(names)
     require_two(before, after)
-    ladder, pair, changes = compared(target, [before, after])
+    result = compared(target, [before, after])
+    ladder, pair = result.ladder, result.pair
     rows = pair.before, pair.after
     # Of a stale or a wrong variant the sources can be compared all the same.
     is_absent = any(row.is_unsupported or row.status == Status.MISSING for row in rows)
@@ -85,8 +84,7 @@ def variants(options: DiffOptions) -> None:
             f"nothing of both is recorded at {ladder.shape}" + f" ({why})" * bool(why),
             hint="name a shape that both have: --shape",
         )
-    paths = {file.after: in_place(file.after, target.study) for file in changes.files if file.after}
-    show(options, PairResult(ladder, pair, changes, paths))
+    show(options, result)
     require_current(stale_of(ladder, [before, after]))
 
 
@@ -110,12 +108,9 @@ def machine_code(options: DiffOptions, names: list[str]) -> None:
 
 
 def reports(before: Report, after: Report, options: DiffOptions) -> None:
-    matching = pairs(before, after, options.kernel, options.launch)
-    if options.sass:
-        show(options, code_of_reports(before, after, matching))
-        return require_pairs(matching)
-    unlike = warnings(before, after, matching)
-    show(options, ReportPairResult(before, after, matching, unlike))
+    result = compared_reports(before, after, options.kernel, options.launch)
+    matching = result.matching
+    show(options, code_of_reports(before, after, matching) if options.sass else result)
     require_pairs(matching)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from workbench.app.judge import profile
-from workbench.app.outcomes import ProgramResult, TracedProgram, VariantResult
+from workbench.app.judge import VariantResult, profile
+from workbench.app.show import ProgramResult, TracedProgram
 from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.show import report_answer, report_brief

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from workbench.app.judge import judged_variant
-from workbench.app.outcomes import ReportResult, VariantResult
+from workbench.app.judge import VariantResult, judged_variant
 from workbench.app.show import (
     Metric,
+    ReportResult,
     SourceListing,
     chosen,
     one_kernel,

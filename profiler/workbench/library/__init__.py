@@ -17,11 +17,10 @@ from workbench.app import judge as ladders
 from workbench.app import sweep as spaces
 from workbench.app import try_ as trying
 from workbench.app.executor import Local
-from workbench.app.show import current_capture, pairs, require_pairs
+from workbench.app.show import compared_reports, current_capture, require_pairs
 from workbench.app.target import find_recorded, find_study, find_target
 from workbench.errors import UsageError, unknown
 from workbench.judge.advice_rules import to_try
-from workbench.judge.comparison import warnings
 from workbench.library.results import (
     Ablated,
     Advised,
@@ -92,14 +91,13 @@ def diff(
     Raises WorkbenchError.
     """
     if is_report(before) and is_report(after):
-        sides = read_report(Path(before)), read_report(Path(after))
-        matching = pairs(*sides, None, None)
-        require_pairs(matching)
-        return ComparedReports(*sides, matching, warnings(*sides, matching))
+        found_reports = compared_reports(read_report(Path(before)), read_report(Path(after)))
+        require_pairs(found_reports.matching)
+        return ComparedReports.of(found_reports)
     target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
     names = target.variants([before, after])
-    ladder, pair, changes = ladders.compared(target, names)
-    return ComparedVariants.of(pair, ladder=ladder, changes=changes)
+    found = ladders.compared(target, names)
+    return ComparedVariants.of(found.pair, ladder=found.ladder, changes=found.changes)
 
 
 def advise(

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from workbench.app.executor import Local
 from workbench.app.judge import judged
-from workbench.app.outcomes import ReportPairResult
-from workbench.app.show import Metric, read, read_pair, report_lines, report_metric
+from workbench.app.show import (
+    Metric,
+    ReportPairResult,
+    read,
+    read_pair,
+    report_lines,
+    report_metric,
+)
 from workbench.app.target import Target, find_recorded
 from workbench.app.try_ import Attempt, cache
 from workbench.cli import diff
