@@ -110,7 +110,7 @@ def report_answer(result: ReportResult) -> ReportAnswer:
     return ReportAnswer(of_report=result.report, launches=result.picked, kernels=kernels)
 
 
-def brief(result: VariantResult | ReportResult) -> dict[str, Any]:
+def brief(result: VariantResult | ReportResult) -> dict[str, object]:
     if isinstance(result, VariantResult):
         return in_short.more(result.ladder, result.row)
     return report_brief(result)
