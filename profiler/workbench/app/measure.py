@@ -259,7 +259,7 @@ def ensure_each(every: Sequence[Wanted], *, fresh: bool) -> Iterator[Ensured]:
             yield done
             continue
         if fresh:
-            wanted.target.note(
+            wanted.target.executor.note(
                 "nothing is measured here: no GPU or no ncu; showing the recorded evidence"
             )
         yield Ensured(Origin.RECORDED)
@@ -269,7 +269,9 @@ def _carried_out(every: Sequence[tuple[Wanted, Plan]]) -> list[Ensured]:
     todo = [(wanted, plan) for wanted, plan in every if plan.variants]
     tasks = [task(wanted.target, plan, wanted.deciding) for wanted, plan in todo]
     for name, value in compiling_variables().items() if todo else ():
-        todo[0][0].target.note(f"{name}={value}: evidence of what nvcc compiles belongs to it")
+        todo[0][0].target.executor.note(
+            f"{name}={value}: evidence of what nvcc compiles belongs to it"
+        )
     results = iter(todo[0][0].target.executor.measure(tasks, showing=True) if todo else ())
     done = []
     for wanted, plan in every:

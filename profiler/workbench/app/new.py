@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
-from workbench.app.target import shown_path
+from workbench.app.target import require_step, shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.user_files import literal
@@ -263,14 +263,8 @@ def parent_of(study: Study, name: str) -> str:
             f"'{name}' has no files of its own to copy",
             hint=f"copy {base_name(name)}, and change its cuda.params(...) in the copy",
         )
-    if name in steps:
-        return name
-    if name in study.variants:
-        raise UsageError(
-            f"'{name}' is a reference, not a step of the ladder",
-            hint=f"a step builds on one of {', '.join(steps)}",
-        )
-    raise unknown("step", name, steps)
+    require_step(study, name)
+    return name
 
 
 def change_text(text: str) -> str:

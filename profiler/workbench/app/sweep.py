@@ -87,4 +87,4 @@ def write(target: Target, space: Space, result: Sweep) -> None:
     folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
     title, table = markdown.literal(f"Sweep: {space.text}"), markdown.blocks(sweep_view(result))
     write_files(target.workspace, folder, {REPORT: f"# {title}\n\n{table}\n"})
-    target.note(f"wrote {shown_path(folder / REPORT)}")
+    target.executor.note(f"wrote {shown_path(folder / REPORT)}")

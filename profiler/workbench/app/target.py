@@ -45,9 +45,6 @@ class Target:
     live: bool
     part: tuple[str, ...] = ()
 
-    def note(self, text: str) -> None:
-        self.executor.note(text)
-
     def reports(self, shape: str) -> Path:
         """The folder of its report: for what is recorded of another GPU than the workspace shows,
         one below, so that the report of that stays.
@@ -92,17 +89,23 @@ class Target:
         steps = [s.variant for s in self.study.ladder.steps]
         self.study, fixes = including(self.study, fixes)
         for name in fixes:
-            if self.study.ladder.step(name) is None:
-                if name in self.study.variants:
-                    raise UsageError(
-                        f"'{name}' is a reference, not a step of the ladder",
-                        hint=f"references are always in the table; steps: {', '.join(steps)}",
-                    )
-                raise unknown("step", name, steps)
+            require_step(self.study, name)
         chain = self.study.ladder.chain(fixes)
         if [step.variant for step in chain] != steps:
             self.part = tuple(s.variant for s in self.study.ladder.steps if s.variant in fixes)
         return chain
+
+
+def require_step(study: Study, name: str) -> None:
+    """Raises UsageError for what is no step of the ladder."""
+    steps = [step.variant for step in study.ladder.steps]
+    if name in study.variants and study.ladder.step(name) is None:
+        raise UsageError(
+            f"'{name}' is a reference, not a step of the ladder",
+            hint=f"steps: {', '.join(steps)}",
+        )
+    if study.ladder.step(name) is None:
+        raise unknown("step", name, steps)
 
 
 def stale_of(ladder: Ablation, names: Collection[str] = ()) -> list[str]:
@@ -283,7 +286,9 @@ def of_one_gpu(targets: Sequence[Target], folder: EvidenceFolder | None = None) 
         if latest([of], target.shape) is not None:
             kept.append(replace(target, folder=of))
         else:
-            target.note(f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}")
+            target.executor.note(
+                f"{target.shape}: left out, since nothing of it is recorded on {of.gpu}"
+            )
     return kept
 
 

@@ -11,7 +11,6 @@ from workbench.app.show import ReportResult, chosen, current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.show import report_answer, report_brief
 from workbench.cli.streams import show
-from workbench.errors import UsageError
 from workbench.judge.findings import sentences
 from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, doc, in_short
@@ -24,8 +23,6 @@ def run(options: AdviseOptions) -> None:
         report = read_report(Path(options.name))
         picked = chosen(report, options.kernel, None)
         return show(options, ReportResult(report, picked))
-    if options.kernel is not None:
-        raise UsageError("--kernel is for reports", hint="a variant's kernels are taken together")
     target = options.target([options.name])
     name = target.variants([options.name])[0]
     current_capture(target, name)

@@ -60,9 +60,6 @@ def run(options: DiffOptions) -> None:
         shows = f"`workbench show {for_shell(files[0])}` shows it; " * is_report(files[0])
         message = f"{files[0]} is a file, the other is none of its kind"
         raise UsageError(message, hint=f"{shows}{takes}")
-    if options.kernel is not None or options.launch is not None:
-        hint = "a variant's kernels are taken together"
-        raise UsageError("--kernel and --launch are for reports", hint=hint)
     return variants(options)
 
 

@@ -121,7 +121,11 @@ class Recorded(OfStudy):
     gpu: GpuName = None
 
     def target(self, names: Sequence[str] = ()) -> Target:
-        """Raises as ``find_recorded``."""
+        """Raises as ``find_recorded``, and UsageError for what chooses a launch of a report."""
+        for name in ("kernel", "launch"):
+            if getattr(self, name, None) is not None:
+                hint = "a variant's kernels are taken together"
+                raise UsageError(f"--{name} is for reports", hint=hint)
         from workbench.app.target import find_recorded
         from workbench.cli.streams import executor
 

@@ -48,9 +48,6 @@ def run(options: ShowOptions) -> None:
     options = options.identified("name")
     if is_report(options.name):
         return show_report(read_report(Path(options.name)), options)
-    if options.kernel is not None or options.launch is not None:
-        hint = "a variant's kernels are taken together"
-        raise UsageError("--kernel and --launch are for reports", hint=hint)
     try:
         target = options.target([options.name])
         name = target.variants([options.name])[0]
