@@ -107,7 +107,10 @@ def test_the_pages_are_short() -> None:
 
 # ---- style
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("command", ["mypy", "ruff check .", "ruff format --check ."])
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param("mypy", marks=pytest.mark.slow), "ruff check .", "ruff format --check ."],
+)
 def test_the_checkout_passes(command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *command.split()],

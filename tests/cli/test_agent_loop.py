@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 
 from answers import Capsys, Patch
 from standin import StandIn, stand_in_for_jobs
@@ -238,6 +237,8 @@ class McpAgent(Agent):
         return text
 
     async def run(self) -> dict[str, str]:
+        from mcp import Client, StdioServerParameters  # takes a second to import
+
         command = [sys.executable, "-m", "workbench", "mcp"]
         served = StdioServerParameters(
             command=command[0], args=command[1:], cwd=str(self.folder), env=dict(os.environ)

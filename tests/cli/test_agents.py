@@ -16,10 +16,9 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client, StdioServerParameters
 from tools import reference
 
 from answers import Capsys, Patch
@@ -33,6 +32,9 @@ from workbench.render import in_short
 from workbench.run.protocol import SessionsJob
 from workbench.words import Change, Stage
 from workspaces import FIXTURE, GOOD, make
+
+if TYPE_CHECKING:
+    from mcp import Client  # imported for a second: where it is used, and not in every process
 
 SKILL = Path(".agents/skills/workbench/SKILL.md")
 
@@ -100,6 +102,8 @@ def names_only_what_exists(text: str) -> None:
 
 
 def with_client(asked: Callable[[Client], Awaitable[Any]], root: Path = FIXTURE) -> Any:
+    from mcp import Client, StdioServerParameters
+
     async def run() -> Any:
         arguments = ["-m", "workbench", "mcp"]
         served = StdioServerParameters(
@@ -115,19 +119,24 @@ def with_client(asked: Callable[[Client], Awaitable[Any]], root: Path = FIXTURE)
     return found
 
 
-def without_verbs(asked: Callable[[Client], Awaitable[Any]]) -> Any:
-    async def run() -> Any:
-        async with Client(mcp.server(refuse)) as client:
-            return await asked(client)
+def in_this_process(asked: Callable[[Client], Awaitable[Any]]) -> Any:
+    """What a client is answered whose server runs verbs here."""
+    from mcp import Client
 
-    async def refuse(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, object], int]:
-        raise AssertionError(arguments)
+    async def verb(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, Any], int]:
+        with redirect_stdout(io.StringIO()) as printed:
+            code = main([*arguments])
+        return json.loads(printed.getvalue()), code
+
+    async def run() -> Any:
+        async with Client(mcp.server(verb)) as client:
+            return await asked(client)
 
     return asyncio.run(run())
 
 
 def test_tools_say_what_they_take_and_which_only_read() -> None:
-    listed = without_verbs(lambda client: client.list_tools())
+    listed = in_this_process(lambda client: client.list_tools())
     writes = {tool.name for tool in listed.tools if not tool.annotations.read_only_hint}
     assert writes == {"try", "new", "step"}
     assert len(listed.tools) == 9
@@ -196,13 +205,32 @@ def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
     assert any("built baseline" in line for line in with_client(asked))
 
 
+def called(*calls: tuple[str, dict[str, Any]]) -> Callable[[Client], Awaitable[list[Any]]]:
+    async def asked(client: Client) -> list[Any]:
+        return [await client.call_tool(*call) for call in calls]
+
+    return asked
+
+
 def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     """Of a verb that fails the answer is the error, with its exit code."""
+    calls = [("advise", {"name": name}) for name in ("fix2", "fix99")]
+    answers = with_client(called(*calls, ("step", {"name": "fix3"})))
+    advised, unknown, wrong = (answer.structured_content for answer in answers)
+    assert [answer.is_error for answer in answers] == [False, True, False]
+    assert [json.loads(answer.content[0].text) for answer in answers[::2]] == [advised, wrong]
+    assert max(len(answer.content[0].text) for answer in answers) <= in_short.LIMIT
+    capsys.readouterr()
+    assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
+    assert advised == {**json.loads(capsys.readouterr().out), "exit_code": 0}
+    assert (wrong["verdict"], wrong["exit_code"]) == ("wrong", 1)
+    assert (unknown["error"]["code"], unknown["exit_code"]) == ("usage", 2)
+
+
+def test_what_a_tool_does_not_take_is_refused(monkeypatch: Patch) -> None:
+    monkeypatch.chdir(FIXTURE)
     calls: list[tuple[str, dict[str, Any]]] = [
-        ("advise", {"name": "fix2"}),
         ("diff", {"before": "fix1", "after": "fix2"}),
-        ("step", {"name": "fix3"}),
-        ("advise", {"name": "fix99"}),
         ("advise", {"name": "fix2", "studdy": "attention"}),
         ("step", {"name": "fix3", "quick": "yes"}),
         ("nosuch", {}),
@@ -211,22 +239,13 @@ def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
         ("show", {"name": "a\0b"}),
         ("show", {"name": "x" * 200_000}),
     ]
-
-    async def asked(client: Client) -> list[Any]:
-        return [await client.call_tool(*call) for call in calls]
-
-    answers = with_client(asked)
-    advised, compared, wrong, *refused = (answer.structured_content for answer in answers)
-    assert [answer.is_error for answer in answers] == [False] * 3 + [True] * len(refused)
-    assert [json.loads(a.content[0].text) for a in answers[:3]] == [advised, compared, wrong]
+    answers = in_this_process(called(*calls))
+    compared, *refused = (answer.structured_content for answer in answers)
+    assert [answer.is_error for answer in answers] == [False] + [True] * len(refused)
     assert max(len(answer.content[0].text) for answer in answers) <= in_short.LIMIT
-    capsys.readouterr()
-    assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
-    assert advised == {**json.loads(capsys.readouterr().out), "exit_code": 0}
     assert compared["after"] == "fix2"
-    assert (wrong["verdict"], wrong["exit_code"]) == ("wrong", 1)
     assert {(each["error"]["code"], each["exit_code"]) for each in refused} == {("usage", 2)}
-    _, misspelt, _, _, option, parent, *letters = (each["error"] for each in refused)
+    misspelt, _, _, option, parent, *letters = (each["error"] for each in refused)
     assert "did you mean 'study'" in misspelt["hint"]
     assert "--help" in option["message"]
     assert "unknown step 'fix99'" in parent["message"]
@@ -257,23 +276,14 @@ def test_the_tool_step_has_the_two_stages_of_ablate(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(make(tmp_path / "ws", dict.fromkeys(times, GOOD)))
     gpu = StandIn(monkeypatch, lambda run: times[run.variant])
 
-    async def here(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, Any], int]:
-        with redirect_stdout(io.StringIO()) as printed:
-            code = main([*arguments])
-        return json.loads(printed.getvalue()), code
-
-    async def called(arguments: dict[str, Any]) -> dict[str, Any]:
-        async with Client(mcp.server(here)) as client:
-            found = await client.call_tool("step", arguments)
-        return dict(json.loads(found.content[0].text))  # type: ignore[union-attr]
-
     for arguments, verdict, provisional, sessions in (
         ({"name": "near", "quick": True}, "kept", True, [3]),
         ({"name": "near"}, "inconclusive", None, [5]),  # nothing is captured here
         ({"name": "far"}, "slower", True, [3]),
     ):
         gpu.jobs.clear()
-        told = asyncio.run(called(arguments))
+        (answer,) = in_this_process(called(("step", arguments)))
+        told = json.loads(answer.content[0].text)
         assert (told["verdict"], told.get("provisional")) == (verdict, provisional)
         assert [job.sessions for job in gpu.jobs if isinstance(job, SessionsJob)] == sessions
     assert "near" in gpu.captured

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import agents, verbs
+from benchmarks import agents
 
 from answers import Capsys, Patch, text_of
 from standin import StandIn, stand_in_for_jobs
@@ -210,6 +210,8 @@ def test_unseen_sizes_are_the_seeds_and_in_range() -> None:
 
 
 def test_the_docs_have_the_tokens_of_the_answers(capsys: Capsys, monkeypatch: Patch) -> None:
+    from benchmarks import verbs  # imports mcp, for a second
+
     def in_process(command: str) -> str:
         return text_of(capsys, *command.split(), code=2 * ("fix99" in command))
 

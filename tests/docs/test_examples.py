@@ -149,16 +149,16 @@ def hints(path: Path) -> Iterator[str]:
     """In the strings of a module, but for docstrings: hints, and what is next."""
     if "`workbench " not in (code := path.read_text("utf-8")):
         return
-    tree = ast.parse(code)
+    nodes = [*ast.walk(ast.parse(code))]
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docs = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
-    inner = {id(x) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for x in n.values}
+    inner = {id(x) for n in nodes if isinstance(n, ast.JoinedStr) for x in n.values}
     skipped = docs | inner
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in skipped:
             continue
         text = node.value if isinstance(node, ast.Constant) else ""
