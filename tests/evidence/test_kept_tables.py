@@ -213,7 +213,7 @@ def test_a_report_is_not_emptied(request: pytest.FixtureRequest, capsys: Capsys)
 
 
 def test_a_package_is_made_from_what_is_on_record(
-    other: None, tmp_path: Path, capsys: Capsys
+    other: None, tmp_path: Path, trials_here: None, capsys: Capsys
 ) -> None:
     to = tmp_path / "package"
     assert main(["ship", "padded", "--as", "padded", "--to", str(to), *HERE]) == 0
