@@ -16,6 +16,7 @@ from workbench.app.target import require_step, shown_path
 from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest, unknown
 from workbench.problems.user_files import literal
+from workbench.render.templates import templates
 from workbench.study.files import (
     all_or_nothing,
     alone,
@@ -94,25 +95,9 @@ def _with(text: str, renamed: Mapping[str, str]) -> str:
     )
 
 
-UNPREDICTED = """\
-# What you expect, as a factor of the parent's value; write it before you measure.
-# [[step.prediction]]
-# figure = "time"
-# factor = [0.8, 0.95]
-"""
-
-
 def step_text(step: Step) -> str:
     """The step as TOML."""
-    said = {"variant": step.variant, "parent": step.parent, "key_change": step.key_change}
-    text = "[[step]]\n"
-    text += "".join(f"{key} = {literal(value)}\n" for key, value in said.items() if value)
-    for prediction in step.predictions:
-        key = "factor" if prediction.factor is not None else "range"
-        low, high = prediction.factor or prediction.range or (0.0, 0.0)
-        text += f"\n[[step.prediction]]\nfigure = {literal(prediction.figure)}\n"
-        text += f"{key} = [{low:g}, {high:g}]\n"
-    return text if step.predictions else f"{text}\n{UNPREDICTED}"
+    return templates().get_template("new/step.toml.j2").render(step=step, literal=literal)
 
 
 def with_step(path: Path, text: str, added: str) -> str:

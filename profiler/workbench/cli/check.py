@@ -155,7 +155,7 @@ class VariantChecks:
 SUMMARY: list[doc.Field[VariantChecks]] = [
     doc.Field("variant", "variant", lambda g: g.variant),
     doc.numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
-    doc.numeric("error", "worst error", lambda g: _error(g.hardest)),
+    doc.numeric("error", "worst error", lambda g: number(g.hardest.max_abs if g.hardest else None)),
     doc.numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
     doc.numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
     doc.Field("wrong", "other results", lambda g: g.wrong, rank=1),
@@ -185,10 +185,6 @@ def reasons(checks: Sequence[CheckRow]) -> list[str]:
 
 def _kind(checks: Sequence[CheckRow]) -> doc.Marking:
     return doc.Marking.REJECTED if any(check.wrong for check in checks) else doc.Marking.PLAIN
-
-
-def _error(worst: CheckRow | None) -> str:
-    return number(worst.max_abs if worst else None)
 
 
 def _used(worst: CheckRow | None) -> str:

@@ -91,13 +91,13 @@ def diff(
     Raises WorkbenchError.
     """
     if is_report(before) and is_report(after):
-        found_reports = compared_reports(read_report(Path(before)), read_report(Path(after)))
-        require_pairs(found_reports.matching)
-        return ComparedReports.of(found_reports)
+        reports = compared_reports(read_report(Path(before)), read_report(Path(after)))
+        require_pairs(reports.matching)
+        return ComparedReports.of(reports)
     target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
     names = target.variants([before, after])
-    found = ladders.compared(target, names)
-    return ComparedVariants.of(found.pair, ladder=found.ladder, changes=found.changes)
+    sides = ladders.compared(target, names)
+    return ComparedVariants.of(sides.pair, ladder=sides.ladder, changes=sides.changes)
 
 
 def advise(
