@@ -131,29 +131,14 @@
       return entry("figure", `${label}: ${range}`, cells.at(-1).textContent, head, values);
     });
   };
-  /** Made when it is first wanted: steps, lessons, files, parts of the page, named rows of tables. */
-  const makeIndex = () => {
-    const titled = (element) => tidy($("h1, h2, h3, h4, h5, h6", element)?.textContent ?? "");
-    const about = (element) => element.closest("[data-variant]")?.dataset.variant ?? titled(element.closest("section"));
-    const variants = new Set(all(".is-ladder tr[data-key]").map((row) => row.dataset.key));
-    const rows = new Map();
-    for (const head of all("main table:not(.is-ladder, .figures) tbody th, .is-ladder thead th")) {
-      const words = tidy(head.textContent);
-      if (!words || variants.has(words)) continue;
-      if (!rows.has(words)) rows.set(words, [head, new Set()]);
-      rows.get(words)[1].add(about(head));
-    }
-    return [
-      ...steps.map((step) => entry("step", titled(step), "", step)),
-      ...steps.flatMap((step) => all(":scope > p", step).filter((text) => /^Lesson\./.test(text.textContent))
-        .map((text) => entry("lesson", tidy(text.textContent), step.dataset.variant, text))),
-      ...all("[data-source]").map((holder) => entry("file", holder.dataset.source, holder.dataset.of, holder.closest("details"))),
-      ...all("main > section").map((part) => entry("part", titled(part), "", part)),
-      ...all("figure[data-chart]").map((figure) => entry("chart", $("svg", figure)?.getAttribute("aria-label") ?? "", "", figure)),
-      ...all("table.figures").flatMap(figureEntries),
-      ...[...rows].map(([words, [head, where]]) => entry("row", words, [...where].join(", "), head)),
-    ];
-  };
+  /** What the browser's own search does not find while it is closed; made when it is first wanted. */
+  const makeIndex = () => [
+    ...steps.map((step) => entry("step", tidy($("h3", step).textContent), "", step)),
+    ...steps.flatMap((step) => all(":scope > p", step).filter((text) => /^Lesson\./.test(text.textContent))
+      .map((text) => entry("lesson", tidy(text.textContent), step.dataset.variant, text))),
+    ...all("[data-source]").map((holder) => entry("file", holder.dataset.source, holder.dataset.of, holder.closest("details"))),
+    ...all("table.figures").flatMap(figureEntries),
+  ];
   const matches = (text) => {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
     if (!words.length) return [];

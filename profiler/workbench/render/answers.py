@@ -29,6 +29,7 @@ from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.hunks import SourceLine
 from workbench.render.document.launches import Details, PairRead
+from workbench.render.document.limits import FigurePair, figure_pairs
 from workbench.render.document.phrases import figure
 from workbench.words import VIRTUAL_ROOT, Change, GateState, Regime, Stage
 
@@ -477,29 +478,3 @@ class MachineCode(msgspec.Struct, frozen=True, kw_only=True):
     kernels: list[CodeKernel]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-
-
-class FigurePair(msgspec.Struct, frozen=True, kw_only=True):
-    """None on a side that has not collected it."""
-
-    before: float | None
-    after: float | None
-    factor: float | None
-    unit: str
-    metric: str
-
-
-def figure_pairs(
-    before: Mapping[str, Figure], after: Mapping[str, Figure]
-) -> dict[str, FigurePair]:
-    """Return pairs by the id of the figure."""
-    return {
-        key: FigurePair(
-            before=old.value if (old := before.get(key)) else None,
-            after=new.value if (new := after.get(key)) else None,
-            factor=new.value / old.value if old and new and old.value else None,
-            unit=known.unit,
-            metric=known.metric,
-        )
-        for key, known in {**after, **before}.items()
-    }

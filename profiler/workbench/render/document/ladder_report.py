@@ -30,7 +30,7 @@ from workbench.render.chart import timelines
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.columns import Where, ladder_table
 from workbench.render.document import advice, hunks, limits, phrases, timings, variant
-from workbench.render.document.limits import Counter, stall_words
+from workbench.render.document.limits import FigurePair, stall_words
 from workbench.render.document.phrases import (
     anchor,
     brief_shape,
@@ -434,11 +434,11 @@ WIDTH = 84  # of a line of code
 PCSAMP = "smsp__pcsamp_warps_issue_stalled_"
 
 
-def stalls(pair: Comparison) -> list[Counter]:
+def stalls(pair: Comparison) -> list[FigurePair]:
     """The stall reasons whose time changed most, in microseconds under ncu."""
     waits = [t for t in pair.stall_microseconds if t.reason not in (ISSUING, UNSAMPLED)]
     return [
-        Counter(f"stall: {stall_words(t.reason)}", t.before, t.after, "µs", PCSAMP + t.reason)
+        FigurePair(f"stall: {stall_words(t.reason)}", t.before, t.after, "µs", PCSAMP + t.reason)
         for t in waits[:MOST_STALLS]
     ]
 

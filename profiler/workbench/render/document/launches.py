@@ -266,13 +266,11 @@ Names = tuple[str, str]
 
 def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
     """One row a figure; what neither side has is "not collected" on both."""
-    shown = []
+    pairs = limits.figure_pairs(before, after)
     for key in variant.SHOWN:
         label, unit = figure_label(key)
-        old, new = before.get(key), after.get(key)
-        metric = next((figure.metric for figure in (new, old) if figure), "")
-        was, now = old.value if old else None, new.value if new else None
-        shown.append(limits.Counter(label, was, now, unit, metric))
+        pairs.setdefault(key, limits.FigurePair(label, None, None, unit, ""))
+    shown = [pairs[key] for key in variant.SHOWN]
     return limits.counter_table(shown, names, "figures", limits.marked)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import (
@@ -35,7 +35,7 @@ from workbench.render.numbers import (
     with_unit,
     within,
 )
-from workbench.words import ABSENT
+from workbench.words import ABSENT, shown
 
 SCOPES = {"global": "of the runtime", "local": "of the part that the rule covers"}
 
@@ -229,40 +229,57 @@ LARGE = 0.1  # of the logarithm of a factor that has a counter of its own
 
 
 @dataclass(frozen=True)
-class Counter:
-    """A figure before and after, None where not collected; ``metric`` is ncu's name."""
+class FigurePair:
+    """None on a side that has not collected it."""
 
-    label: str
+    label: str = field(repr=False)
     before: float | None
     after: float | None
     unit: str
     metric: str
 
+    @property
+    @shown
+    def factor(self) -> float | None:
+        """After over before; None from zero."""
+        return self.after / self.before if self.before and self.after is not None else None
 
-def counters(pair: Comparison) -> list[Counter]:
+
+def figure_pairs(
+    before: Mapping[str, Figure], after: Mapping[str, Figure]
+) -> dict[str, FigurePair]:
+    """Return pairs by the id of the figure."""
+    pairs = {}
+    for key, figure in {**after, **before}.items():
+        old, new = (side[key].value if key in side else None for side in (before, after))
+        pairs[key] = FigurePair(figure.label, old, new, figure.unit, figure.metric)
+    return pairs
+
+
+def counters(pair: Comparison) -> list[FigurePair]:
     """Return those that explain the largest factors: figures by their part in the change, then
     factors that none of them speaks of. Where little moved, what stayed as it was says so.
     """
     top = pair.largest_changes.figures[:MOST_COUNTERS]
-    shown = [Counter(f.label, f.before, f.after, f.unit, f.metric) for f in top]
+    shown = [FigurePair(f.label, f.before, f.after, f.unit, f.metric) for f in top]
     factors = pair.decomposition.factors if pair.decomposition else ()
     for moved in sorted(factors, key=lambda moved: -abs(math.log(moved.gain))):
         metric = moved.metric.partition(" / (")[0]  # of an average scheduler
         new = all(counter.metric != metric for counter in shown)
         large = abs(math.log(moved.gain)) >= LARGE
         if new and (large or len(shown) < LEAST_COUNTERS):
-            shown.append(Counter(moved.label, moved.before, moved.after, moved.unit, metric))
+            shown.append(FigurePair(moved.label, moved.before, moved.after, moved.unit, metric))
     return shown
 
 
 def counter_table(
-    shown: Sequence[Counter],
+    shown: Sequence[FigurePair],
     names: tuple[str, str],
     name: str = "counters",
     text: Callable[[float | None, str], str] = quantity,
 ) -> doc.Table:
     """Figures before and after, with ncu's names; ``text`` makes one of a value and its unit."""
-    fields: list[doc.Field[Counter]] = [
+    fields: list[doc.Field[FigurePair]] = [
         doc.Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
         doc.numeric("before", names[0], lambda c: text(c.before, c.unit)),
         doc.numeric("after", names[1], lambda c: text(c.after, c.unit)),

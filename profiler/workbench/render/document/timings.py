@@ -101,33 +101,6 @@ def controls(facts: TimingFacts | None) -> str:
     return "; ".join([*parts, *[f"A/A controls: {shown}"] * bool(shown)])
 
 
-FLOP_RATE: doc.Field[AtShape] = doc.numeric(
-    "rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12)
-)
-BYTE_RATE: doc.Field[AtShape] = doc.numeric(
-    "traffic", "TB/s", lambda s: number(s.terabytes_per_second)
-)
-SHAPES: list[doc.Field[AtShape]] = [
-    doc.numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
-    doc.Field(
-        "reference",
-        "fastest reference",
-        lambda s: (
-            f"{s.fastest} {number(s.reference_microseconds.value)}"
-            if s.reference_microseconds
-            else ABSENT
-        ),
-        unit="µs",
-    ),
-    doc.numeric("ratio", "vs it [95 % interval]", lambda s: _over(s)),
-    doc.numeric(
-        "error",
-        "error ÷ reference's",
-        lambda s: ABSENT if s.accuracy is None else factor(s.accuracy),
-    ),
-]
-
-
 def sizes_table(ablation: Ablation) -> list[doc.Block]:
     """The last step at every shape where it was timed, if those are several; its rate is of bytes
     where those count, and of both where shapes differ in that.
@@ -136,17 +109,34 @@ def sizes_table(ablation: Ablation) -> list[doc.Block]:
         return []
     results = ablation.across.shapes
     counts = {result.is_traffic for result in results}
-    rates = [*([FLOP_RATE] if counts != {True} else []), *([BYTE_RATE] if True in counts else [])]
     common = shared([result.parameters for result in results])
-    shape: doc.Field[AtShape] = doc.Field(
-        "shape",
-        f"shape ({shape_words(common)})" if common else "shape",
-        lambda s: _size(s, common, ablation),
-    )
-    time, *others = SHAPES if any(r.accuracy is not None for r in results) else SHAPES[:-1]
-    shown = doc.table("shapes", [shape, time, *rates, *others], results, key=lambda s: s.shape)
+    shape = f"shape ({shape_words(common)})" if common else "shape"
+    fields: list[doc.Field[AtShape]] = [
+        doc.Field("shape", shape, lambda s: _size(s, common, ablation)),
+        doc.numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
+        doc.numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12)),
+        doc.numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second)),
+        doc.Field("reference", "fastest reference", _reference, unit="µs"),
+        doc.numeric("ratio", "vs it [95 % interval]", _over),
+        doc.numeric("error", "error ÷ reference's", _error),
+    ]
+    absent = {
+        "rate": counts == {True},
+        "traffic": True not in counts,
+        "error": all(result.accuracy is None for result in results),
+    }
+    columns = [field for field in fields if not absent.get(field.key)]
     limited = any(result.alone for result in results)
-    return [shown, *[doc.paragraph(ALONE)] * limited]
+    return [doc.table("shapes", columns, results), *[doc.paragraph(ALONE)] * limited]
+
+
+def _reference(at: AtShape) -> str:
+    time = at.reference_microseconds
+    return f"{at.fastest} {number(time.value)}" if time else ABSENT
+
+
+def _error(at: AtShape) -> str:
+    return ABSENT if at.accuracy is None else factor(at.accuracy)
 
 
 ALONE = (

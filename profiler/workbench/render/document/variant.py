@@ -19,7 +19,6 @@ from workbench.render.document.phrases import (
     call_of,
     gate_name,
     has_figures,
-    kind,
     parent_of,
     verdict_words,
 )
@@ -103,8 +102,7 @@ def limited(limiters: Sequence[str]) -> str:
 def variant(row: Row, ablation: Ablation) -> doc.Section:
     change = row.step.key_change if row.step else row.title
     title = doc.line(doc.code(row.variant), ": ", doc.authored(change))
-    blocks, name = _blocks(row, ablation), row.variant
-    return doc.section(name, title, *blocks, kind=kind(row), variant=name)
+    return doc.section(row.variant, title, *_blocks(row, ablation))
 
 
 def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
