@@ -16,7 +16,7 @@ from workbench.render import answers, as_table, in_short, markdown, page
 from workbench.render.as_json import plain_data
 from workbench.render.chart import svg
 from workbench.render.columns import Where, ladder_table
-from workbench.render.doc import LADDER, Section, Table, plain
+from workbench.render.doc import Section, Table, plain
 from workbench.render.document.ladder_report import report, screen
 from workbench.render.document.phrases import has_figures, verdict_words
 from workbench.render.terminal import fitted as columns_of
@@ -174,7 +174,9 @@ def test_all_outputs_agree_on_variants_verdicts_and_times(study: str) -> None:
     assert all(on_page[text[0]] == text for text in texts)
     written = page.Writer({}).blocks([whole])
     assert all(svg.escape(text[1]) in written for text in texts)
-    (section,) = (b for b in report(found, {}).blocks if isinstance(b, Section) and b.key == LADDER)
+    (section,) = (
+        b for b in report(found, {}).blocks if isinstance(b, Section) and b.key == "ladder"
+    )
     (wide,) = (block for block in section.blocks if isinstance(block, Table))
     assert three(wide) == texts
 

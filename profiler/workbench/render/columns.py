@@ -440,10 +440,15 @@ def ladder_table(
     name: str = "ladder",
     only: Sequence[str] = (),
 ) -> doc.Table:
-    """Rows of a ladder with the columns of an output, or ``only`` some of them."""
+    """Rows of a ladder with the columns of an output, or ``only`` some of them, without columns in
+    which no row has a value.
+    """
     shown = ShownRows(ablation, ablation.everything if rows is None else rows, where)
     fields = [c.field(shown) for c in columns(ablation, where) if not only or c.key in only]
-    return doc.table(name, fields, shown.rows, key=lambda row: row.variant, kind=kind)
+    table = doc.table(name, fields, shown.rows, key=lambda row: row.variant, kind=kind)
+    texts = {f.key: {doc.plain(row.cells[f.key].text) for row in table.rows} for f in fields}
+    filled = [key for key, text in texts.items() if text not in ({ABSENT}, {ABSENT, NONE})]
+    return doc.only(table, filled)
 
 
 def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:

@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from workbench.render.numbers import one_line, with_unit
-from workbench.words import ABSENT, NONE
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,9 @@ class Fold:
 
 @dataclass(frozen=True)
 class Section:
-    """A titled part; ``key`` is its anchor. A step has its ``variant``, its ``kind`` and the word
-    for that, its ``badge``. One without a title is read as part of what stands before it.
+    """A titled part, or a document; ``key`` is its anchor. A step has its ``variant``, its ``kind``
+    and the word for that, its ``badge``. One without a title is read as part of what stands before
+    it.
     """
 
     key: str
@@ -196,12 +196,6 @@ Block: TypeAlias = (
     | Fold
     | Section
 )
-
-
-@dataclass(frozen=True)
-class Document:
-    title: Text
-    blocks: tuple[Block, ...]
 
 
 def warned(warnings: Sequence[str | Text]) -> list[Block]:
@@ -278,9 +272,6 @@ def joined(texts: Iterable[str | Text], by: str = ", ") -> Text:
     return tuple(spans)
 
 
-LADDER = "ladder"  # tables whose name starts so
-
-
 def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> Field[T]:
     """A ``Field`` that is aligned right."""
     return Field(key, label, make, align=Align.RIGHT, **more)
@@ -308,14 +299,6 @@ def only(shown: Table, keys: Sequence[str]) -> Table:
     """The table with these columns alone, in this order; a key that it lacks is passed over."""
     by_key = {column.key: column for column in shown.columns}
     return replace(shown, columns=tuple(by_key[k] for k in keys if k in by_key))
-
-
-def filled(shown: Table) -> Table:
-    """A ladder as people read it, without columns in which no row has a value."""
-    if not shown.name.startswith(LADDER):
-        return shown
-    texts = {c.key: {plain(row.cells[c.key].text) for row in shown.rows} for c in shown.columns}
-    return only(shown, [k for k, t in texts.items() if t not in ({ABSENT}, {ABSENT, NONE})])
 
 
 _TOKEN = re.compile(

@@ -98,7 +98,6 @@ def _unpiped(text: doc.Text) -> doc.Text:
 
 def table(shown: doc.Table) -> str:
     """A GFM table. Cells are not padded: that would be a third of a report."""
-    shown = doc.filled(shown)
     header = [loose(doc.label(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]
@@ -167,9 +166,8 @@ def block(content: doc.Block, level: int) -> str:
             return section(content, level)
 
 
-def document(content: doc.Document) -> str:
-    parts = [f"# {spans(content.title)}", *(block(each, TOP) for each in content.blocks)]
-    return "\n\n".join(parts) + "\n"
+def document(content: doc.Section) -> str:
+    return f"{section(content, TOP - 1)}\n"
 
 
 def blocks(contents: Sequence[doc.Block], level: int = TOP) -> str:

@@ -76,7 +76,7 @@ def opened_first(ablation: Ablation) -> str:
     return max(gains, key=gains.__getitem__, default=best)
 
 
-def render_page(document: doc.Document, ablation: Ablation, sources: Sources) -> str:
+def render_page(document: doc.Section, ablation: Ablation, sources: Sources) -> str:
     """The page of a study as HTML. The same values give the same bytes."""
     sides = {
         row.variant: sources.sides.get(row.variant, ProfiledSource({}))
@@ -350,7 +350,6 @@ class Writer:
 
     anchor = staticmethod(anchor)
     label = staticmethod(doc.label)
-    filled = staticmethod(doc.filled)
     steps_of = staticmethod(steps_of)
 
     def blocks(self, content: Iterable[doc.Block], level: int = 2) -> str:

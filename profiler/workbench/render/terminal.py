@@ -61,7 +61,7 @@ def _write(block: doc.Block, console: Console) -> None:
                 cut.truncate(console.width, overflow="ellipsis")
                 console.print(cut, soft_wrap=True)
         case doc.Table():
-            console.print(*drawn(doc.filled(block), console.width), sep="\n")
+            console.print(*drawn(block, console.width), sep="\n")
         case doc.Section(title=title, blocks=inside) | doc.Fold(summary=title, blocks=inside):
             if title:
                 console.print(styled(title, "bold"))

@@ -304,7 +304,8 @@ def sources(files: Listing, notes: Mapping[str, str], sass: Code) -> Iterator[Li
             yield BLANK
             yield from [HEAD] * bool(sass)
             for line in lines:
-                yield source_line(line)
+                style = "bold" if (line.share or 0.0) >= HOT else ""
+                yield [marks(line), Piece(f" {line.line:>4}  ", "dim"), Piece(line.text, style)]
                 yield from map(instruction, sass.get((file, line.line), ()))
         else:
             yield [Piece(f"{file}: no instruction was executed there")]
@@ -347,11 +348,6 @@ def marks(line: SourceLine) -> Piece:
     style = "bold red" if share >= HOT else "yellow" if share >= WARM else ""
     text = f"{share:6.1%}" if line.samples else " " * 6
     return Piece(f"{mark} {text} {stall_label(line.top_stall)[:18]:<18}", style)
-
-
-def source_line(line: SourceLine) -> Line:
-    style = "bold" if (line.share or 0.0) >= HOT else ""
-    return [marks(line), Piece(f" {line.line:>4}  ", "dim"), Piece(line.text, style)]
 
 
 def instruction(cost: InstructionCost) -> Line:

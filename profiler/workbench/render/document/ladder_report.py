@@ -112,13 +112,13 @@ def whole(ablation: Ablation) -> list[doc.Block]:
     ]
 
 
-def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Document:
+def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Section:
     """``diffs`` has a step's diff against its parent."""
     title = f"All variants and columns at {table_size(ablation)}"
     return _document(ablation, [doc.fold(title, ladder_table(ablation))], _steps(ablation, diffs))
 
 
-def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> doc.Document:
+def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> doc.Section:
     """Return the report with the changes on the path to the best variant in place of all steps."""
     shown = [row for row in ablation.path if row.verdict != Verdict.BASELINE]
     parts: list[doc.Block] = [change(row, ablation, diffs.get(row.variant)) for row in shown]
@@ -128,7 +128,7 @@ def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> d
 
 def _document(
     ablation: Ablation, more_rows: Sequence[doc.Block], steps: doc.Section
-) -> doc.Document:
+) -> doc.Section:
     result = doc.paragraph(phrases.answer(ablation))
     failures = phrases.failures(ablation)
     failed = doc.bullets(failures) if failures else doc.paragraph("No variant was rejected.")
@@ -145,7 +145,7 @@ def _document(
         doc.section("next", advice.TITLE, *advice.next_steps(ablation)),
         doc.section("method", "Method and limits", *method(ablation)),
     )
-    return doc.Document(doc.line(ablation.title or ablation.study), sections)
+    return doc.section("report", ablation.title or ablation.study, *sections)
 
 
 def possible(ablation: Ablation) -> Iterator[doc.Block]:

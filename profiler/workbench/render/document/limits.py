@@ -195,29 +195,26 @@ def durations(parts: SpeedupFactors) -> str:
     return f"{number(parts.microseconds_before)} to {number(parts.microseconds_after)} µs under ncu"
 
 
-def shown_times(times: tuple[StallTime, ...]) -> list[StallTime]:
-    """The reasons that changed most, and the rest as one, so that the columns add up."""
-    top, rest = list(times[:STALLS_SHOWN]), times[STALLS_SHOWN:]
-    return [*top, _sum("other", rest)] if rest else top
-
-
 def _sum(name: str, times: Sequence[StallTime]) -> StallTime:
     return StallTime(name, added(t.before for t in times), added(t.after for t in times))
 
 
 def stall_table(pair: Comparison) -> doc.Table | None:
-    """Return what the warps did, the duration last; None without samples on both sides."""
+    """Return what the warps did: the reasons that changed most, the rest as one, and the duration,
+    so that the columns add up; None without samples on both sides.
+    """
     times = pair.stall_microseconds
     if not times:
         return None
-    whole = _sum("", times)
+    top, rest = times[:STALLS_SHOWN], times[STALLS_SHOWN:]
+    rows = [*top, *[_sum("other", rest)] * bool(rest), _sum("", times)]
     fields: list[doc.Field[StallTime]] = [
         doc.Field("reason", "warp state", lambda t: _reason(t.reason)),
         doc.numeric("before", pair.before, lambda t: number(t.before), unit="µs"),
         doc.numeric("after", pair.after, lambda t: number(t.after), unit="µs"),
         doc.numeric("change", "change", lambda t: signed(t.change), unit="µs"),
     ]
-    return doc.table("stall-times", fields, [*shown_times(times), whole], key=lambda t: t.reason)
+    return doc.table("stall-times", fields, rows, key=lambda t: t.reason)
 
 
 def _reason(name: str) -> str:

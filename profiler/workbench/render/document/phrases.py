@@ -304,22 +304,19 @@ def answer(ablation: Ablation) -> doc.Text:
     if best.variant == first.variant:
         opening = doc.line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
-    text = doc.bold(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
-    text = doc.line(text, *over_sizes(ablation))
-    error = best.accuracy
+    result = doc.bold(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
+    parts: list[str | doc.Text] = [result, *over_sizes(ablation)]
+    reference, error = doc.code(ablation.reference), best.accuracy
     if error is not None:
-        text = doc.line(text, f" Its largest error is {factor(error.times_reference)} that of ",
-                    doc.code(ablation.reference), ".")  # fmt: skip
+        parts += [f" Its largest error is {factor(error.times_reference)} that of ", reference, "."]
     elif any(g.name == CORRECT and g.why.values.get("max_error") == 0 for g in best.gates):
-        text = doc.line(text, " Its results are exact.")
+        parts.append(" Its results are exact.")
     elif ablation.reference:
-        text = doc.line(
-            text, " Its error beside that of ", doc.code(ablation.reference), f" is {ABSENT}."
-        )
+        parts += [" Its error beside that of ", reference, f" is {ABSENT}."]
     if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
-        text = doc.line(text, f" The GPU was at its power limit: {both}.")
-    text = doc.line(text, _claim(ablation))
-    return doc.line(text, " Study ", doc.code(ablation.study), f" at {_basis(ablation)}")
+        parts.append(f" The GPU was at its power limit: {both}.")
+    parts += [_claim(ablation), " Study ", doc.code(ablation.study), f" at {_basis(ablation)}"]
+    return doc.line(*parts)
 
 
 def over_sizes(ablation: Ablation) -> Iterator[str | doc.Text]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from workbench.derive.speedup import Ratio, Time
@@ -29,11 +29,6 @@ def time_in(row: Row, regime: Regime) -> str:
 def spread(time: Time | None) -> str:
     """The 95 % interval of a time."""
     return ends(time) if time else NONE
-
-
-def noted(time: Time | None) -> doc.Content:
-    """The time, with its interval as a note; a dash where there is none."""
-    return doc.cell(number(time.value), note=ends(time)) if time else NONE
 
 
 def regimes_of(*rows: Row) -> list[Regime]:
@@ -173,19 +168,12 @@ WHY = 60  # characters
 INTERVAL = "[95 % interval]"
 
 
-def varied(sweep: Sweep) -> list[str]:
-    """The parameters that have several values."""
-    return [name for name, values in sweep.parameters.items() if len(values) > 1]
-
-
 def _fields(sweep: Sweep) -> list[doc.Field[Combination]]:
-    columns: list[doc.Field[Combination]] = [
-        doc.Field(f"={name}", name, partial(_value, name)) for name in varied(sweep)
-    ]
+    varied = [name for name, values in sweep.parameters.items() if len(values) > 1]
     return [
-        *columns,
+        *(doc.Field(f"={name}", name, partial(_value, name)) for name in varied),
         doc.Field("role", "", lambda c: _role(sweep, c)),
-        doc.numeric("time", "time", lambda c: noted(c.microseconds), unit="µs", note=INTERVAL),
+        doc.numeric("time", "time", _time, unit="µs", note=INTERVAL),
         doc.numeric("ratio", f"vs default {INTERVAL}", _ratio),
         doc.numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
         doc.numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
@@ -217,6 +205,11 @@ def _occupancy(combination: Combination) -> str:
     return NONE if percent is None else number(percent)
 
 
+def _time(combination: Combination) -> doc.Content:
+    time = combination.microseconds
+    return doc.cell(number(time.value), note=ends(time)) if time else NONE
+
+
 def _ratio(combination: Combination) -> str:
     return interval(combination.over_default) if combination.over_default else NONE
 
@@ -238,71 +231,49 @@ def _kind(sweep: Sweep, combination: Combination) -> doc.Marking:
 
 def sweep_view(sweep: Sweep) -> list[doc.Block]:
     """The table and what it shows."""
+    how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
+    count = len(sweep.combinations)
+    origin = f" at {sweep.shape} on {sweep.gpu}, {how}: {count} combination{'s' * (count > 1)}"
+    kind = partial(_kind, sweep)
     return [
-        doc.paragraph(sweep_origin(sweep)),
+        doc.paragraph(doc.code(sweep.variant), origin),
         *doc.warned(sentences(sweep.warnings)),
-        doc.table(
-            "sweep",
-            _fields(sweep),
-            sweep.combinations,
-            key=lambda c: c.variant,
-            kind=lambda c: _kind(sweep, c),
-        ),
+        doc.table("sweep", _fields(sweep), sweep.combinations, kind=kind),
         doc.bullets(account(sweep)),
     ]
 
 
-def sweep_origin(sweep: Sweep) -> doc.Text:
-    how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
-    text = f" at {sweep.shape} on {sweep.gpu}, {how}: "
-    return doc.line(doc.code(sweep.variant), text, counts(len(sweep.combinations)))
-
-
-def counts(count: int) -> str:
-    return f"{count} combination{'s' if count > 1 else ''}"
-
-
-def account(sweep: Sweep) -> list[str | doc.Text]:
-    """Return what became of the combinations, and the best and how sure that is."""
+def account(sweep: Sweep) -> Iterator[str | doc.Text]:
+    """Yield what became of the combinations, and the best and how sure that is."""
     fates = Counter(c.state for c in sweep.combinations)
     lost = [f"{fates[fate]} {fate}" for fate in Fate if fates[fate] and fate != Fate.TIMED]
-    parts: list[str | doc.Text] = [f"{', '.join([f'{len(sweep.timed)} timed together', *lost])}."]
+    yield f"{', '.join([f'{len(sweep.timed)} timed together', *lost])}."
     if sweep.best is None:
-        return parts
-    parts.append(best_words(sweep))
+        return
+    yield best_words(sweep, sweep.best)
     if len(sweep.timed) > 2:
-        parts.append("Each interval is for one comparison, in the sessions that timed all of them.")
-    return parts
+        yield "Each interval is for one comparison, in the sessions that timed all of them."
 
 
-def best_words(sweep: Sweep) -> doc.Text:
+def best_words(sweep: Sweep, best: Combination) -> doc.Text:
     """The best over the default, and from which sessions that is known."""
-    best = sweep.best
-    assert best is not None
     if best.is_default:
         return doc.line("The default ", doc.code(best.variant), " is the fastest.")
+    picked, among = best.over_default, f"the fastest of {len(sweep.timed)}"
     if sweep.default is None:
-        return doc.line(
-            doc.code(best.variant), f" is the fastest; the default was not timed ({NONE})."
-        )
-    if sweep.again is not None:
+        text = f"is the fastest; the default was not timed ({NONE})"
+    elif sweep.again is not None:
         text = (
-            f" is the fastest of {len(sweep.timed)}, and {interval(sweep.again)} of the default in "
-            f"{sweep.again.sessions} fresh sessions that had no part in picking it"
+            f"is {among}, and {interval(sweep.again)} of the default in {sweep.again.sessions} "
+            "fresh sessions that had no part in picking it"
         )
-        return doc.line(doc.code(best.variant), text, _against(sweep), ".")
-    over = interval(best.over_default)
-    if not sweep.picked:
-        return doc.line(doc.code(best.variant), f" is {over} of the default.")
-    text = (
-        f" was the fastest of {len(sweep.timed)}, {over} of the default in the sessions that "
-        "picked it: the best of many is partly luck, so that its interval promises too much "
-        "until it is timed again"
-    )
-    return doc.line(doc.code(best.variant), text, ".")
-
-
-def _against(sweep: Sweep) -> str:
-    """Return what the picking sessions said, where that is another figure."""
-    picked = sweep.best.over_default if sweep.best else None
-    return f" (when it was picked {factor(picked.ratio)})" if picked else ""
+        text += f" (when it was picked {factor(picked.ratio)})" if picked else ""
+    elif sweep.picked:
+        text = (
+            f"was {among}, {interval(picked)} of the default in the sessions that picked it: the "
+            "best of many is partly luck, so that its interval promises too much until it is timed "
+            "again"
+        )
+    else:
+        text = f"is {interval(picked)} of the default"
+    return doc.line(doc.code(best.variant), f" {text}.")
