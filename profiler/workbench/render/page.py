@@ -369,17 +369,12 @@ class Writer:
             return f"#{anchor(href[1:])}"
         return href if href.startswith(("https://", "http://")) else ""
 
-    def chart(self, block: doc.Chart) -> Markup:
-        if not isinstance(block, svg.Drawing):
-            return Markup()
+    def chart(self, block: svg.Drawing) -> Markup:
         return Markup(block._repr_html_() if self.as_images else block.inline())
 
     def is_diff(self, block: doc.Fold) -> bool:
         """A fold that is there for a diff alone is open: where there is room, it is read."""
         return all(isinstance(each, doc.SourceChange) for each in block.blocks)
-
-    def cell(self, row: doc.TableRow, column: doc.Field[Any]) -> doc.Cell:
-        return row.cells.get(column.key, doc.Cell(()))
 
     def step(self, row: doc.TableRow, head: doc.Cell) -> str:
         """Return where the head of a row leads."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from workbench.derive.rooflines import TENSOR, Point
+from workbench.derive.rooflines import TENSOR
 from workbench.judge.ladder import Ablation
 from workbench.render import doc
 from workbench.render.chart import svg
@@ -43,12 +43,12 @@ class Roof(NamedTuple):
         return f"{self.name} {number(self.rate)}{reached} {self.unit}"
 
 
-def roofs(
-    memory: str, points: Sequence[Point], rates: Mapping[str, float], measured: Mapping[str, float]
-) -> list[Roof]:
+def roofs(ablation: Ablation) -> list[Roof]:
     """Return the roof of the memory that inputs come from, then those of arithmetic, the highest
     first; packed FP16 and FP64 where some point is bound by them. Without ceilings there is none.
     """
+    memory, rates = ablation.base, ablation.ceilings.rates if ablation.ceilings else {}
+    points = [row.roofline for row in ablation.everything if row.roofline]
     dtype = next((point.tensor_type for point in points if point.tensor_type), "fp16")
     tensor = f"{TENSOR} {dtype}"
     bound = {memory, "fp32", tensor, *(point.arithmetic for point in points)}
@@ -56,7 +56,7 @@ def roofs(
     names |= {memory: memory.upper(), tensor: f"Tensor, dense {dtype.upper()}"}
     drawn = []
     for key in (key for key in names if key in bound and rates.get(key)):
-        reached, unit = measured.get(key), "TB/s" if key == memory else "TFLOP/s"
+        reached, unit = ablation.measured.get(key), "TB/s" if key == memory else "TFLOP/s"
         drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA, unit))
     drawn.sort(key=lambda roof: (roof.key != memory, -roof.rate))
     return drawn if rates.get(memory) else []
@@ -96,9 +96,7 @@ def marks_of(ablation: Ablation, drawn: Sequence[Roof]) -> Iterator[Mark]:
 
 def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
     """Draw the work that the problem needs over the time of each variant, or say what it lacks."""
-    points = [row.roofline for row in ablation.everything if row.roofline]
-    rates = ablation.ceilings.rates if ablation.ceilings else {}
-    drawn = roofs(ablation.base, points, rates, ablation.measured)
+    drawn = roofs(ablation)
     shown = (*ablation.table_rows, *ablation.references)
     missing = [row for row in shown if not row.roofline]
     if not drawn:

@@ -190,7 +190,7 @@ def details(read: Details, launches: int = 1) -> doc.Section:
     parts = [*lost(read), *advice.first_look(read.advice, read.hottest)]
     if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
         parts.append(doc.paragraph(f"signature: {launch.signature}"))
-    parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters, ())
+    parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters)
     parts += [doc.paragraph("Top bottlenecks:"), *bottlenecks(read)]
     if launches > 1:
         parts.append(doc.paragraph(f"one of {launches} launches: the one of median duration"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from workbench.derive.figures import ISSUING, Figure, figure_label
 from workbench.derive.source_diff import SourceDiff
-from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.findings import sentence
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
@@ -72,27 +71,17 @@ def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
 
 
 def profile(
-    figures: Mapping[str, Figure],
-    stalls: Mapping[str, float],
-    limiters: Sequence[str],
-    bottlenecks: Sequence[Bottleneck],
+    figures: Mapping[str, Figure], stalls: Mapping[str, float], limiters: Sequence[str]
 ) -> list[doc.Block]:
     """The figures of one capture."""
-    shown_figures = [(key, figures.get(key)) for key in SHOWN]
-    blocks: list[doc.Block] = [
-        doc.table("figures", FIGURES, shown_figures),
+    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
+    shown = [(name, limits.share_of(share, figures)) for name, share in waited]
+    return [
+        doc.table("figures", FIGURES, [(key, figures.get(key)) for key in SHOWN]),
         *marked(figures),
         doc.paragraph(limited(limiters)),
+        doc.table("stalls", STALLS, shown) if shown else doc.paragraph(f"stall samples: {ABSENT}"),
     ]
-    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
-    if waited:
-        shown = [(name, limits.share_of(share, figures)) for name, share in waited]
-        blocks.append(doc.table("stalls", STALLS, shown))
-    else:
-        blocks.append(doc.paragraph(f"stall samples: {ABSENT}"))
-    if bottlenecks:
-        blocks += [doc.paragraph("Top bottlenecks:"), limits.bullets(bottlenecks)]
-    return blocks
 
 
 def limited(limiters: Sequence[str]) -> str:
@@ -119,7 +108,9 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
     if ratios := _ratios(row, ablation):
         blocks.append(doc.bullets(ratios))
     if row.figures:
-        blocks += profile(row.figures, row.stalls, row.occupancy_limiters, row.bottlenecks)
+        blocks += profile(row.figures, row.stalls, row.occupancy_limiters)
+        if row.bottlenecks:
+            blocks += [doc.paragraph("Top bottlenecks:"), limits.bullets(row.bottlenecks)]
         if row.no_source_lines:
             blocks.append(doc.paragraph(sentence(row.no_source_lines)))
     else:
