@@ -249,5 +249,5 @@ def test_a_diff_tells_what_was_not_collected_from_what_stayed_at_zero() -> None:
         plain(row.cells["figure"].text): [plain(row.cells[k].text) for k in ("before", "after")]
         for row in shown.rows
     }
-    assert rows["Local memory loads (inst)"] == ["0", "not collected"]
+    assert rows["Local loads (inst)"] == ["0", "not collected"]
     assert rows["DRAM read (MB)"] == ["not collected", "not collected"]
