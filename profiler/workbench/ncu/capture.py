@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -378,18 +379,14 @@ class MetricValue:
 
 def find_metric(path: Path, wanted: Wanted, name: str) -> list[MetricValue]:
     """Any metric of the capture, launch by launch. Raises UsageError naming the nearest one."""
-    rows = []
-    every_name: set[str] = set()
-    for index, action in enumerate(actions(path, wanted)):
-        names = set(metric_names(action))
-        every_name |= names
-        if name not in names:
-            continue
-        metric = metric_value(action, name)
-        value, unit = metric if metric else (None, "")
-        rows.append(MetricValue(index, kernel_name(action), name, value, unit))
+    every = actions(path, wanted)
+    rows = [
+        MetricValue(index, kernel_name(action), name, *(metric_value(action, name) or (None, "")))
+        for index, action in enumerate(every)
+        if name in metric_names(action)
+    ]
     if not rows:
-        raise unknown("metric", name, every_name)
+        raise unknown("metric", name, set(chain.from_iterable(map(metric_names, every))))
     return rows
 
 
@@ -399,8 +396,8 @@ def kept_metric(capture: Capture, name: str) -> list[MetricValue]:
     Its tables hold those metrics that some figure needs. Raises UsageError for others.
     """
     table = capture.metrics
-    every = (dict(zip(table.columns, entry, strict=True)) for entry in table.entries)
-    rows = [MetricValue(**row) for row in every if row["metric"] == name]
+    every = (MetricValue(*row) for row in table.rows(*METRIC_COLUMNS))
+    rows = [value for value in every if value.metric == name]
     if not rows:
         error = unknown("metric", name, set(table["metric"]))
         raise UsageError(f"{error.message}: {capture.path.name} was not kept", hint=error.hint)
