@@ -149,10 +149,16 @@ COUNTERS = {
 }
 SMSP_CLOCK = "smsp__cycles_elapsed.avg.per_second"
 
-ROOFLINE_METRICS = (
-    *(f"{name}.peak_sustained" for counters in COUNTERS.values() for name, _ in counters),
-    *(f"{name}.per_second" for level in (L2, L1) for name, _ in COUNTERS[level]),
-    *(*CLOCKS.values(), OTHER_PASS, SMSP_CLOCK),
+
+def _of_level(level: str) -> list[str]:
+    ends = ("peak_sustained",) if level == DRAM else ("peak_sustained", "per_second")
+    names = [f"{name}.{end}" for name, _ in COUNTERS[level] for end in ends]
+    return [*names, CLOCKS[level]] if level in CLOCKS else names
+
+
+ROOFLINE_METRICS = (  # in the order that recorded tables have
+    *(name for level in LEVELS for name in _of_level(level)),
+    *(OTHER_PASS, SMSP_CLOCK),
     *(PEAK_RATE.format([*ops][-1]) for ops in VECTOR.values()),
     *(PER_CYCLE.format(op) for ops in VECTOR.values() for op in ops),
     *(name for op in TENSOR_OPS for name in (op.work, op.peak)),
