@@ -65,11 +65,11 @@ def test_the_workflow_that_keeps_the_page(tmp_path: Path) -> None:
     assert "${{" not in write["run"] + comment["run"]  # it would be run as code
     assert comment["env"]["PAGES"] == f"${{{{ steps.{upload['id']}.outputs.artifact-url }}}}"
     assert "$PAGES" in comment["run"]
-    root = copy_of_fixture(tmp_path, "attention")
+    root = copy_of_fixture(tmp_path, "transpose")
     (line,) = [each for each in write["run"].splitlines() if "workbench" in each]
-    verb = line.split("workbench ")[1].split(";")[0].replace('"$study"', "attention").split()
+    verb = line.split("workbench ")[1].split(";")[0].replace('"$study"', "transpose").split()
     assert main([*verb, "--project", str(root)]) == 0
-    assert [*root.glob(upload["with"]["path"])] == [root / "reports/attention/report.html"]
+    assert [*root.glob(upload["with"]["path"])] == [root / "reports/transpose/report.html"]
 
 
 def test_the_gitlab_template() -> None:

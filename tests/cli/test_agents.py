@@ -119,14 +119,15 @@ def with_client(asked: Callable[[Client], Awaitable[Any]], root: Path = FIXTURE)
     return found
 
 
-def in_this_process(asked: Callable[[Client], Awaitable[Any]]) -> Any:
-    """What a client is answered whose server runs verbs here."""
-    from mcp import Client
+async def verb_here(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, Any], int]:
+    with redirect_stdout(io.StringIO()) as printed:
+        code = main([*arguments])
+    return json.loads(printed.getvalue()), code
 
-    async def verb(arguments: Sequence[str], say: mcp.Say) -> tuple[dict[str, Any], int]:
-        with redirect_stdout(io.StringIO()) as printed:
-            code = main([*arguments])
-        return json.loads(printed.getvalue()), code
+
+def in_this_process(asked: Callable[[Client], Awaitable[Any]], verb: mcp.Answer = verb_here) -> Any:
+    """What a client is answered whose server is here, and its verbs."""
+    from mcp import Client
 
     async def run() -> Any:
         async with Client(mcp.server(verb)) as client:
@@ -192,8 +193,10 @@ def test_a_call_that_is_cancelled_ends(tmp_path: Path, monkeypatch: Patch) -> No
     assert asyncio.run(cancelled())
 
 
-def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
-    async def asked(client: Client) -> Any:
+def test_progress_comes_while_a_verb_works(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.chdir(make(tmp_path / "ws", {"baseline": GOOD}))
+
+    async def asked(client: Client) -> list[str]:
         said: list[str] = []
 
         async def hear(progress: float, total: float | None, message: str | None) -> None:
@@ -202,7 +205,7 @@ def test_progress_comes_while_a_verb_works(tmp_path: Path) -> None:
         await client.call_tool("build", {"variants": ["baseline"]}, progress_callback=hear)
         return said
 
-    assert any("built baseline" in line for line in with_client(asked))
+    assert any("built baseline" in line for line in in_this_process(asked, mcp.answer))
 
 
 def called(*calls: tuple[str, dict[str, Any]]) -> Callable[[Client], Awaitable[list[Any]]]:

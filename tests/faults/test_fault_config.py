@@ -86,7 +86,7 @@ def test_a_number_out_of_its_range_is_named(
     refused(capsys, "list", words=["workbench.toml", f"'{key}'"], project=root)
 
 
-@pytest.mark.parametrize("value", ["10_000_000", "9" * 400, "0", "-3", "2000.0"])
+@pytest.mark.parametrize("value", ["10_000_000", "9" * 400, "0", "-3", "2000.0", "true"])
 @pytest.mark.parametrize("key", ["sessions", "rounds"])
 def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsys: Capsys) -> None:
     write(root, config=f'study = "scale"\n[timing]\n{key} = {value}\n')
@@ -103,7 +103,9 @@ def test_a_number_of_samples_has_a_bound(key: str, value: str, root: Path, capsy
         ('[profiler]\nset = "a\\u0000b"', ["'profiler.set': expected `str` matching"]),
         ('[profiler]\nextra_flags = ["a\\u001bb"]', ["'profiler.extra_flags 1'"]),
         ("[profiler]\nextra_flags = [1]", ["'profiler.extra_flags 1': expected `str`"]),
+        ("[profiler]\nclock_control = 'bse'", ["'profiler.clock_control': invalid enum value"]),
         ("gates = []", ["'gates': expected a table"]),
+        ("[gates", ["not valid TOML"]),
         (f"x = {'[' * 5000}", ["not valid TOML", "nested"]),
         (f"x = {'9' * 5000}", ["not valid TOML"]),
         ("x = 1987-13-45", ["not valid TOML"]),
