@@ -106,3 +106,10 @@ class ForkingWorker(ABC):
                 hint = f"{RAN_OUT}, {self.smaller}" if is_killed else self.its_reference
                 self.journal.current("")
                 self.journal.write(Broken(error=ErrorText.of(ToolFailed(why, hint=hint))))
+
+
+def make_context() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.zeros(1, device="cuda")

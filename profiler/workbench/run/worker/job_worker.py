@@ -33,7 +33,7 @@ from workbench.run.protocol import (
     read_calls,
 )
 from workbench.run.worker.event_log import STREAM_HINT, EventLog, describe
-from workbench.run.worker.forking_worker import ForkingWorker
+from workbench.run.worker.forking_worker import ForkingWorker, make_context
 from workbench.run.worker.loader import Loader, Opened
 from workbench.run.worker.startup import (
     import_ahead,
@@ -317,13 +317,6 @@ class JobWorker(ForkingWorker):
 TRACED_AFTER = 3  # calls: the clocks have risen
 CPU_SECONDS = 8.0  # at one shape
 CUDA_C = "CUDA C needs a GPU"
-
-
-def make_context() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.zeros(1, device="cuda")
 
 
 class OutOfTime(BaseException):

@@ -22,7 +22,7 @@ from workbench.run.worker.correctness import tensors_of
 from workbench.run.worker.deviation import RunFunction, tensors
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import EventLog, describe, in_users_words
-from workbench.run.worker.forking_worker import ForkingWorker
+from workbench.run.worker.forking_worker import ForkingWorker, make_context
 from workbench.run.worker.output import Outputs
 from workbench.run.worker.startup import import_libraries, job_of
 from workbench.run.worker.timing.gated import Layout, Revealed, layouts_of, memory_of
@@ -119,6 +119,8 @@ class TrialWorker(ForkingWorker):
     def prepare(self) -> None:
         self.trial = TrialRun(self.job)
         self.drawn: Inputs = {}
+        if not self.job.on_cpu:
+            make_context()
 
     def work(self, variants: Sequence[str]) -> None:
         assert self.ends
