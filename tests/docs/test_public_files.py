@@ -1,11 +1,11 @@
 """The draws of public kernel files are counted apart."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from benchmarks.strangers import Stranger, Tried, page, strangers
+from benchmarks.strangers import Stranger, Tried, page, record, recorded, row, strangers, write
 
 
 def result(stranger: Stranger, *, is_right: bool) -> str:
@@ -37,3 +37,31 @@ def test_each_draw_has_totals_of_its_own(tmp_path: Path) -> None:
         "0 of 1 as expected on a GPU, draw 2",
         "0 of 2 as expected on a GPU, draw 3",
     ]
+
+
+def test_a_line_has_what_came_of_a_file_and_how_it_was_called() -> None:
+    arguments = "--launch 'k<<<1, 2>>>(x)' --input x=randn(4) --vs {vs}:product"
+    file = Stranger("owner/name", "0", "a/b.cu", arguments, ("correct",))
+    right = Tried(file.label, "correct", 1.23456, 12.3, 3.0, "", gpu=True)
+    assert row(file, right) == "       1.235   12 a/b.cu k product"
+    wrong = replace(right, verdict="wrong", microseconds=None, said="b.cu is wrong\nhint: fix it")
+    assert row(file, wrong) == "!      wrong   12 a/b.cu k product: b.cu is wrong"
+    unlike = replace(file, expected=("wrong",), arguments="--vs 'torch.add(a, b)'")
+    assert row(unlike, right) == "!      1.235   12 a/b.cu torch.add: not wrong"
+
+
+def test_a_recording_is_short_and_its_table_keeps_what_came_first(tmp_path: Path) -> None:
+    file = next(s for s in strangers(1) if s.expected == ("correct",))
+    results, recording, document = (tmp_path / name for name in ("a.jsonl", "b.jsonl", "c.md"))
+    results.write_text(result(file, is_right=False))
+    record([results], recording)
+    head = "| 79 files with inputs and a reference |"
+    document.write_text(f"{head} not run yet | |\n\n```text\n```\n")
+    write([recording], document)
+    assert f"{head} 0 of 1 |  |\n" in document.read_text()
+    results.write_text(result(file, is_right=True))
+    record([results], recording)
+    assert [*recorded(recording)] == [file.label]
+    write([recording], document)
+    assert f"{head} 0 of 1 | 1 of 1 |\n" in document.read_text()
+    assert document.read_text().endswith(f"{row(file, recorded(recording)[file.label])}\n```\n")
