@@ -26,7 +26,6 @@ from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.chart.svg import Drawing
 from workbench.render.columns import LadderColumn, Where, ladder_table
 from workbench.render.doc import (
-    Align,
     Block,
     Bullets,
     Callout,
@@ -362,7 +361,7 @@ def test_the_name_of_a_step_leads_to_it() -> None:
 def test_a_table_names_its_columns_and_marks_its_words() -> None:
     columns = (
         Field("version", "version", str),
-        Field("time", "time", str, "µs", Align.RIGHT, source="samples in t.json"),
+        Field("time", "time", str, "µs", is_number=True, source="samples in t.json"),
         Field("verdict", "verdict", str),
         Field("result", "result", str),
     )

@@ -397,7 +397,7 @@ def test_differences_of_gpu_ncu_options_and_clock_are_called_out() -> None:
 def test_metrics_that_a_report_lacks_are_not_collected() -> None:
     one = {"duration": Figure("duration", "Duration", 10.0, "µs", "m", "lower")}
     text = markdown.table(figure_pairs(("a", "b"), one, {}))
-    row = next(line for line in text.splitlines() if "Duration under ncu" in line)
+    row = next(line for line in text.splitlines() if "Duration (µs)" in line)
     assert [cell.strip() for cell in row.split("|")[2:5]] == ["10.0", "not collected", "—"]
     row = next(line for line in text.splitlines() if "L2 hit" in line)
     assert row.count("not collected") == 2

@@ -16,7 +16,6 @@ from workbench.judge.ladder import Ablation
 from workbench.render import markdown, numbers
 from workbench.render.columns import ladder_table
 from workbench.render.doc import (
-    Align,
     Field,
     Paragraph,
     Span,
@@ -51,8 +50,7 @@ def ladder(found: Ablation) -> str:
 
 def simple(header: list[str], rows: list[list[str]]) -> Table:
     fields: list[Field[list[str]]] = [
-        Field(name, name, itemgetter(at), align=Align.RIGHT if at else Align.LEFT)
-        for at, name in enumerate(header)
+        Field(name, name, itemgetter(at), is_number=bool(at)) for at, name in enumerate(header)
     ]
     return table("simple", fields, rows)
 

@@ -120,7 +120,7 @@ class LadderColumn:
             self.heading.format(**names),
             partial(self.cell, shown),
             self.unit,
-            doc.Align.RIGHT if self.is_number else doc.Align.LEFT,
+            self.is_number,
             self.rank,
             source=f"{self.explanation} ({source})" if source else self.explanation,
             note=self.note,

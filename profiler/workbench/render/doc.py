@@ -29,11 +29,6 @@ class Span:
 Text: TypeAlias = tuple[Span, ...]
 
 
-class Align(StrEnum):
-    LEFT = "left"
-    RIGHT = "right"
-
-
 class Marking(StrEnum):
     """How a row, a step or a mark is marked in every output; never by colour alone."""
 
@@ -64,7 +59,7 @@ Content: TypeAlias = str | Text | Cell
 @dataclass(frozen=True)
 class Field(Generic[T]):
     """A column of a table: ``make`` makes its cell of what a row is about. ``unit`` stands under
-    the label; ``source`` is the metric or file behind its figures.
+    the label; ``source`` is the metric or file behind its figures. Numbers are aligned right.
 
     ``rank`` orders columns by how much a reader needs them, 0 first: where there is no room, the
     highest go. ``note`` says what the notes of its cells are, as ``[95 % interval]``. A text that
@@ -75,7 +70,7 @@ class Field(Generic[T]):
     label: str
     make: Callable[[T], Content]
     unit: str = ""
-    align: Align = Align.LEFT
+    is_number: bool = False
     rank: int = 0
     source: str = ""
     note: str = ""
@@ -274,7 +269,7 @@ def joined(texts: Iterable[str | Text], by: str = ", ") -> Text:
 
 def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> Field[T]:
     """A ``Field`` that is aligned right."""
-    return Field(key, label, make, align=Align.RIGHT, **more)
+    return Field(key, label, make, is_number=True, **more)
 
 
 def as_cell(content: Content) -> Cell:

@@ -101,7 +101,7 @@ def table(shown: doc.Table) -> str:
     header = [loose(doc.label(column)) for column in shown.columns]
     rows = [[cell(row.cells[column.key]) for column in shown.columns] for row in shown.rows]
     lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]
-    rules = ["--:" if column.align == doc.Align.RIGHT else "---" for column in shown.columns]
+    rules = ["--:" if column.is_number else "---" for column in shown.columns]
     return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
 
 

@@ -389,5 +389,5 @@ class Writer:
         return word, OUTCOMES.get(word, "")
 
     def classes(self, column: doc.Field[Any], ladder: bool) -> Markup:
-        names = ["n"] * (column.align is doc.Align.RIGHT) + [f"c-{column.key}"] * ladder
+        names = ["n"] * column.is_number + [f"c-{column.key}"] * ladder
         return Markup(' class="{}"').format(" ".join(names)) if names else Markup()

@@ -123,7 +123,7 @@ def drawn(table: doc.Table, width: int) -> Iterator[RenderableType]:
         header_style="bold",
     )
     for each in columns:
-        right = each.column.align == doc.Align.RIGHT
+        right = each.column.is_number
         shown.add_column(
             "\n".join(_header(each.column, each.width, notes=each.has_notes)),
             justify="right" if right else "left",
@@ -206,7 +206,7 @@ def _sizes(table: doc.Table, column: doc.Field[Any]) -> Fitted:
         full = max([_header_width(column, notes=True), *texts])
     cut = column.least if column.rank <= NEEDED else COMFORTABLE
     least = max(head, min(short, cut))
-    if column.align == doc.Align.RIGHT:
+    if column.is_number:
         least = natural
     return Fitted(column, least, max(least, min(short, natural)), natural, full)
 
@@ -221,7 +221,7 @@ def _header(column: doc.Field[Any], width: int, *, notes: bool) -> list[str]:
 def _header_width(column: doc.Field[Any], *, notes: bool) -> int:
     """The longest word; a text's header takes two lines at most."""
     least = max((len(word) for word in doc.label(column, notes=notes).split()), default=0)
-    while column.align == doc.Align.LEFT and len(_header(column, least, notes=notes)) > 2:
+    while not column.is_number and len(_header(column, least, notes=notes)) > 2:
         least += 1
     return least
 

@@ -111,8 +111,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
         blocks += profile(row.figures, row.stalls, row.occupancy_limiters)
         if row.bottlenecks:
             blocks += [doc.paragraph("Top bottlenecks:"), limits.bullets(row.bottlenecks)]
-        if row.no_source_lines:
-            blocks.append(doc.paragraph(sentence(row.no_source_lines)))
+        blocks += limits.no_lines(row.no_source_lines)
     else:
         blocks.append(doc.paragraph(f"profile: {ABSENT}"))
     if row.timeline:
