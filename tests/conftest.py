@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import resource
@@ -31,6 +32,7 @@ from workbench.study.workspace import CONFIG_FILE, Workspace
 from workspaces import copy_of_fixture
 
 ROOT = Path(__file__).parents[1]
+CACHES = itertools.count()
 # Small tensors on several threads: these wait for each other, longer than they compute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -84,6 +86,16 @@ def fixed_terminal(monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def cache_of_one_test(
+    request: pytest.FixtureRequest, monkeypatch: Patch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test finds or leaves anything in the user's; one on a GPU builds there what it needs."""
+    if request.node.get_closest_marker("gpu") is None:
+        folder = tmp_path_factory.getbasetemp() / f"cache-{next(CACHES)}"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
 
 
 @pytest.fixture(autouse=True)

@@ -243,10 +243,8 @@ def test_a_new_workspace_is_checked_on_the_cpu(
     told: str,
     tmp_path: Path,
     trials_here: None,
-    monkeypatch: Patch,
     capsys: Capsys,
 ) -> None:
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
     root = made(tmp_path, template)
     study = root / "kernels" / "rmsnorm" / "study.py"
     text = study.read_text()
@@ -267,7 +265,6 @@ def test_a_new_workspace_is_checked_on_the_cpu(
 def test_without_torch_the_check_says_how_to_get_it(
     tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
     monkeypatch.setattr(machine, "missing_to_run", lambda: ["torch"])
     told = error_of(capsys, "check", "--project", str(made(tmp_path, "torch")), code=3)
     assert "error: torch is not installed" in told

@@ -15,7 +15,7 @@ from standin import Run, StandIn
 from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of, time_of
 from workbench.errors import UsageError
-from workbench.run import compilation, machine
+from workbench.run import compilation
 from workbench.study.params import Axes, expanded, is_space, names_of, read_axes
 from workbench.study.workspace import find_workspace
 from workbench.words import HEADLINE, Parameter
@@ -273,9 +273,6 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
     assert "does not compile" in builds[2]["error"]
 
 
-def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(
-    root: Path, monkeypatch: Patch, capsys: Capsys
-) -> None:
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
+def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(root: Path, capsys: Capsys) -> None:
     assert main(["sweep", "fix[warps=2|4]", "--project", str(root)]) == 3
     assert "hint: measure it where there is a GPU" in capsys.readouterr().err

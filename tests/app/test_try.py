@@ -42,7 +42,6 @@ without_gpu = pytest.mark.skipif(machine.can_measure(), reason="there is a GPU h
 
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: Patch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "softmax.py"
     path.write_text(SOFTMAX)

@@ -21,7 +21,6 @@ from workbench.cli import main as cli
 from workbench.cli import waiting
 from workbench.cli.main import VERBS, main
 from workbench.render.as_json import VERSION
-from workbench.run import machine
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make
 
 HERE = ["--project", str(FIXTURE)]
@@ -92,10 +91,7 @@ def test_profile_names_the_bottleneck_with_metric_estimate_and_line(capsys: Caps
     assert "hottest line `baseline.cu:30`" in second
 
 
-def test_without_gpu_and_evidence_the_way_out_is_named(
-    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+def test_without_gpu_and_evidence_the_way_out_is_named(tmp_path: Path, capsys: Capsys) -> None:
     make(tmp_path, {"baseline": GOOD})
     err = error_of(capsys, "ablate", project=tmp_path, code=3)
     assert "no evidence is recorded for scale" in err
@@ -111,16 +107,12 @@ def test_without_gpu_and_evidence_the_way_out_is_named(
         ("show fix27 --metric sm__throughput", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
     ],
 )
-def test_a_hint_names_what_is_recorded(
-    command: str, hint: str, capsys: Capsys, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+def test_a_hint_names_what_is_recorded(command: str, hint: str, capsys: Capsys) -> None:
     assert main([*command.split(), "--project", str(ROOT)]) in (2, 3)
     assert hint in capsys.readouterr().err
 
 
-def test_shapes_without_evidence_are_named_once(capsys: Capsys, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
+def test_shapes_without_evidence_are_named_once(capsys: Capsys) -> None:
     command = "ablate --study attention_served --all-shapes --csv"
     assert main([*command.split(), "--project", str(ROOT)]) == 0
     (line,) = (one for one in capsys.readouterr().err.splitlines() if "no evidence" in one)
@@ -128,7 +120,6 @@ def test_shapes_without_evidence_are_named_once(capsys: Capsys, monkeypatch: Pat
 
 
 def test_doctor_says_what_works(capsys: Capsys, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("workbench.run.machine.find_gpu", lambda: None)
     monkeypatch.setattr("workbench.run.machine.find_ncu", lambda: None)
     last = text_of(capsys, "doctor").strip().splitlines()[-1]
     assert "works here: profile, ablate, report and show on recorded evidence" in last
@@ -247,10 +238,9 @@ def test_a_compile_error_is_told_once_with_a_path_that_an_editor_opens(
      "ablate fix9", "build fix9"],
 )  # fmt: skip
 def test_a_misspelt_name_is_told_where_nothing_is_on_record(
-    command: str, broken: Path, monkeypatch: Patch, capsys: Capsys
+    command: str, broken: Path, capsys: Capsys
 ) -> None:
     """And not that there is no evidence of it, or no GPU."""
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
     assert "unknown variant 'fix9'" in error_of(capsys, *command.split(), project=broken)
 
 
@@ -294,9 +284,8 @@ def test_studies_are_listed_as_a_list(tmp_path: Path, monkeypatch: Patch, capsys
     assert "built-in studies attention, attention_served, " in error_of(capsys, "list", code=0)
 
 
-def test_one_time_is_no_sweep(here: None, broken: Path, monkeypatch: Patch, capsys: Capsys) -> None:
+def test_one_time_is_no_sweep(here: None, broken: Path, capsys: Capsys) -> None:
     """The ladder's own record of the default is nobody's best of several."""
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
     out, err = both_of(capsys, "sweep", "fix2[warps=2|8]", code=3)
     assert out == ""
     assert "no sweep of fix2[warps=2|8] is recorded" in err

@@ -62,7 +62,6 @@ def harness(tmp_path: Path, warm_workers: None, monkeypatch: Patch) -> Harness:
     monkeypatch.setattr(agents, "UNSEEN", 1)
     small = {name: dict.fromkeys(sizes, (2, 96)) for name, sizes in SIZES.items()}
     monkeypatch.setattr(agents, "RANGES", small)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     gpu = StandIn(monkeypatch, lambda run: {"baseline": 10.0}.get(run.variant, 20.0))
     return gpu, tmp_path
 

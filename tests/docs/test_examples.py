@@ -18,7 +18,6 @@ import pytest
 from answers import Capsys, Patch, python
 from git_repository import repository
 from workbench.cli.main import VERBS, command, main
-from workbench.run import machine
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 SKILL = "skill/reference.md"  # the docs have a page of the name
@@ -269,7 +268,6 @@ def test_a_command_works_where_it_is_typed(
     """To its end, or until it needs a GPU; a mistake in its options or names is no excuse."""
     if any(word in line for word in PARSED):
         return parsed(line)
-    monkeypatch.setattr(machine, "find_gpu", lambda: None)
     folder = places[place]
     if {"init", "new"} & {line.split()[1]}:  # each in a folder as it was
         folder = folder.parent / f"copy-{abs(hash(line))}" / folder.name

@@ -187,7 +187,6 @@ def test_interrupted_is_interrupted(monkeypatch: Patch) -> None:
 def test_try_hands_over_a_file(tmp_path: Path, trials_here: None, monkeypatch: Patch) -> None:
     target = find_target(Local(), FIXTURE, "transpose", None)
     judged, _ = judged_of(target)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "twice.py").write_text("def twice(x):\n    return 2 * x\n")
     asked = AttemptOptions(inputs=["x=randn(8)"])
     called = once(Local(), f"{tmp_path}/twice.py:twice", asked)
@@ -236,17 +235,13 @@ def notebook(text: str) -> dict[str, Any]:
     return names
 
 
-def test_a_function_of_a_notebook_is_tried(
-    tmp_path: Path, trials_here: None, monkeypatch: Patch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_function_of_a_notebook_is_tried(trials_here: None) -> None:
     names = notebook(NOTEBOOK)
     tried: Any = wb.try_(names["twice"], inputs=["x=randn(8)"], versus="torch.add(x, x)")
     assert tried.verdict == "correct"
 
 
-def test_what_no_file_can_hold_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_what_no_file_can_hold_is_named() -> None:
     names = notebook("weights = object()\n\ndef f(x):\n    return x, weights\n")
     with pytest.raises(UsageError, match="weights is a value of type object"):
         wb.try_(names["f"])

@@ -190,7 +190,7 @@ def test_a_function_of_cupy_gets_arrays(cupy: None, tmp_path: Path, tried: Tried
     assert tried(found).failures == {}
 
 
-def test_an_error_of_a_function_without_cupy_stays(tmp_path: Path) -> None:
+def test_an_error_of_a_function_without_cupy_stays() -> None:
     with pytest.raises(TypeError, match="no len"):
         given.call(lambda x: len(1), {"x": torch.ones(3)})  # type: ignore[arg-type]
 
@@ -312,7 +312,6 @@ def test_a_reference_that_takes_long_says_so(
 ) -> None:
     monkeypatch.setattr(waiting, "SILENT_S", 0.01)
     monkeypatch.setattr(waiting, "LOOK_S", 0.01)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     text = "import time\n\n\ndef double(x):\n    return x * 2\n\n\n"
     text += "def reference(x):\n    time.sleep(0.1)\n    return x + x\n"
     err = both_of(capsys, "try", file(tmp_path, text), "--input", "x=randn(8)", code=0).err

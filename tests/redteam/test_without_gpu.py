@@ -470,10 +470,9 @@ TRIED_HERE = {
 
 @pytest.mark.parametrize("patch", TRIED_HERE)
 def test_who_patches_the_comparison_is_wrong_for_try_all_the_same(
-    patch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    patch: str, tmp_path: Path
 ) -> None:
     """When it is imported, and when it is called."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (path := tmp_path / "mine.py").write_text(
         f"import torch\n{TRIED_HERE[patch]}\n\ndef run(x):\n"
         + indent(TRIED_HERE[patch], "    ")
@@ -542,10 +541,7 @@ def test_a_variant_that_hangs_in_a_check_is_named_with_its_line(
         ("raise SystemExit(3)", "mine.py:4 ends its process: SystemExit: 3"),
     ],
 )
-def test_who_gives_try_no_result_is_told_so(
-    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_who_gives_try_no_result_is_told_so(body: str, said: str, tmp_path: Path) -> None:
     (path := tmp_path / "mine.py").write_text(f"import torch\n\ndef twice(x):\n    {body}\n")
     asked = AttemptOptions(inputs=("x=randn(512)",), versus="torch.add(x, x)")
     with pytest.raises(WorkbenchError, match=re.escape(said)):
@@ -573,7 +569,6 @@ OF_THE_REFERENCE = "the process that compares ended ({}) while comparing mine.py
 def test_for_a_reference_that_ends_its_process_nothing_that_is_tried_is_wrong(
     kind: str, how: str, variants: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("workbench.run.process.memory_of_a_worker", lambda: 13 << 26)
     monkeypatch.setattr("workbench.bounds.STARTING_SECONDS", 6.0)
     monkeypatch.setattr("workbench.bounds.TRIAL_SECONDS", 6.0)

@@ -331,7 +331,6 @@ def mine(tmp_path: Path, monkeypatch: Patch) -> Path:
     folder = tmp_path / "mine"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (folder / "factors.py").write_text("TWO = 2.0\n")
     (folder / "scale.py").write_text(SCALE)
     return folder
@@ -555,7 +554,6 @@ def two(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Cards, str]]:
     """A scheduler of this machine with a worker for each of two GPUs."""
     distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     pytest.importorskip("cryptography")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cards = install(tmp_path, monkeypatch, [card(0), card(1)])
     with (
         dask.config.set({"distributed.diagnostics.nvml": False}),  # the fake one has not all of it
