@@ -191,7 +191,7 @@ def test_a_variant_without_source_lines_still_compares_its_metrics(capsys: Capsy
         (["fix1", "fix1x"], "unknown variant 'fix1x'", "'fix1'"),
         (["fix1", "fix1"], "compared with itself", "two variants"),
         (["fix2", "fix2[warps=4]"], "compared with itself", "two variants"),
-        (["fix1", "fix2", "--kernel", "k"], "--kernel and --launch are for reports", "together"),
+        (["fix1", "fix2", "--kernel", "k"], "--kernel is for reports", "together"),
     ],
 )
 def test_what_cannot_be_compared_is_said(

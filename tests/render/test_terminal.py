@@ -91,8 +91,8 @@ def test_source_is_marked_where_it_is_hot(capsys: Capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["show", "fix1", "--kernel", "k"], "--kernel and --launch are for reports"),
-        (["show", "fix1", "--launch", "0"], "--kernel and --launch are for reports"),
+        (["show", "fix1", "--kernel", "k"], "--kernel is for reports"),
+        (["show", "fix1", "--launch", "0"], "--launch is for reports"),
         (["show", "fix1", "--top", "3"], "--top is for the lines of --source"),
     ],
 )

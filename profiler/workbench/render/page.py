@@ -318,7 +318,6 @@ def beside(side: ProfiledSource, files: list[tuple[str, str]]) -> str:
     return f"Of all samples, {' and '.join(parts)}, not shown here." if parts else ""
 
 
-BLOCKS_TEMPLATE = "blocks.html.j2"
 # Words that are marked wherever they fill a cell, so that a colour never stands for itself
 OUTCOMES = {
     **dict.fromkeys(("passed", "confirmed", "kept"), "good"),
@@ -354,7 +353,7 @@ class Writer:
 
     def blocks(self, content: Iterable[doc.Block], level: int = 2) -> str:
         """``level`` is that of the next headings."""
-        macros: Any = templates(html=True).get_template(BLOCKS_TEMPLATE).module
+        macros: Any = templates(html=True).get_template("blocks.html.j2").module
         return str(macros.blocks(list(content), self, level, ""))
 
     @cached_property
