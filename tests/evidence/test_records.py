@@ -136,7 +136,6 @@ def test_what_was_not_collected_is_not_written(tmp_path: Path) -> None:
 
 
 Change = Callable[[dict[str, Any]], object]
-NESTED = b'{"schema_version": 1, "later": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
 
 def put(*path: str | int, value: Any = None, taken: bool = False) -> Change:
@@ -158,23 +157,8 @@ WRONG: list[tuple[str, Change, str]] = [
     ("variant", put("build", "fingerprint", taken=True), f"{LACKS} `fingerprint` - at `$.build`"),
     (
         "variant",
-        put("build", "provenance", "date", taken=True),
-        f"{LACKS} `date` - at `$.build.provenance`",
-    ),
-    (
-        "variant",
         put("build", "kernels", 0, "registers", value="many"),
         "Expected `int`, got `str` - at `$.build.kernels[0].registers`",
-    ),
-    (
-        "variant",
-        put("build", "warnings", value={}),
-        "Expected `array`, got `object` - at `$.build.warnings`",
-    ),
-    (
-        "variant",
-        put("checks", SHAPE, "status", taken=True),
-        f"{LACKS} `status` - at `$.checks[...]`",
     ),
     (
         "variant",
@@ -186,33 +170,16 @@ WRONG: list[tuple[str, Change, str]] = [
         put("checks", SHAPE, "status", value="corect"),
         "Invalid enum value 'corect' - at `$.checks[...].status`",
     ),
-    ("capture", put("captures", taken=True), f"{LACKS} `captures`"),
-    (
-        "capture",
-        put("captures", "fix1", "launches", value=True),
-        "Expected `int`, got `bool` - at `$.captures[...].launches`",
-    ),
     (
         "capture",
         put("captures", "fix1", "ncu_flags", value=[1]),
         "Expected `str`, got `int` - at `$.captures[...].ncu_flags[0]`",
     ),
-    ("timing", put("fingerprints", taken=True), f"{LACKS} `fingerprints`"),
     ("timing", put("sessions", taken=True), f"{LACKS} `sessions`"),
     (
         "timing",
         put("sessions", 1, "series", 0, "regime", value="warm"),
         "Invalid enum value 'warm' - at `$.sessions[1].series[0].regime`",
-    ),
-    (
-        "timing",
-        put("nodes", "sdpa", 0, "kind", value="thought"),
-        "Invalid enum value 'thought' - at `$.nodes[...][0].kind`",
-    ),
-    (
-        "timing",
-        put("fingerprints", "fix2[warps=12]", value=3),
-        "Expected `str`, got `int` - at `$.fingerprints[...]`",
     ),
     (
         "timing",
@@ -280,9 +247,8 @@ def test_a_wrong_field_is_named_with_what_was_expected(
         (b'{"schema_version": 1', "cannot be read"),
         (b"\xff\xfe", "cannot be read"),
         (b"", "cannot be read"),
-        (NESTED, "cannot be read: nested too deeply"),
     ],
-    ids=["list", "no number", "empty", "newer", "cut", "no text", "nothing", "nested"],
+    ids=["list", "no number", "empty", "newer", "cut", "no text", "nothing"],
 )
 def test_what_is_no_record_is_named_in_every_kind_of_file(
     name: str, data: bytes, told: str, folder: EvidenceFolder
