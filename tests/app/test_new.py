@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import Capsys, Patch, json_of, not_none, refused
+from property_cases import examples
 from workbench.app.new import predicted, step_text, with_step
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -223,7 +224,7 @@ LADDERS = (
 
 
 @given(st.sampled_from(LADDERS), st.text(max_size=40), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30, many=3000))
 def test_only_a_step_is_added_whatever_the_layout(text: str, change: str, foretold: bool) -> None:
     prediction = Prediction(figure="time", factor=(0.5, 0.75), range=None)
     asked = Step("b", "baseline", change, predictions=(prediction,) * foretold)

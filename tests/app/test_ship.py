@@ -227,7 +227,9 @@ def test_kernel_builder_and_kernels_are_told_what_it_is(package: Path) -> None:
     assert metadata["id"].startswith(f"_{MODULE}_cuda_")
 
 
-def test_triton_alone_is_python_only_and_built(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_triton_alone_is_python_only_and_built(
+    tmp_path: Path, trials_here: None, monkeypatch: Patch
+) -> None:
     folder = tmp_path / "softmax"
     arguments = ["--study", "softmax", "--as", "softmax", "--definition", "rows"]
     assert main(["ship", "fused", *arguments, "--to", str(folder), "--project", str(ROOT)]) == 0

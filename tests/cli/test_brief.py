@@ -132,7 +132,9 @@ def test_a_next_step_has_a_free_name(variant: str, taken: list[str], name: str) 
     assert in_short.free_name(variant, taken) == name
 
 
-def test_every_verb_of_the_loop_answers_in_one_short_line(tmp_path: Path, capsys: Capsys) -> None:
+def test_every_verb_of_the_loop_answers_in_one_short_line(
+    tmp_path: Path, builds_here: None, capsys: Capsys
+) -> None:
     root, here = tmp_path / "ws", ["--project", str(tmp_path / "ws")]
     assert answer(capsys, "init", str(root))["study"]
     assert answer(capsys, "list", *here)["studies"][0]["variants"]

@@ -158,7 +158,7 @@ def test_tests_stop_where_a_signal_ends_a_verb(monkeypatch: Patch, failures: int
     [
         (["--help"], {"pandas", "torch", "ncu_report", "jinja2"}),
         (["list", "--json", *HERE], {"pandas", "numpy", "torch", "ncu_report", "jinja2"}),
-        (["ablate", *HERE], {"pandas", "numpy", "jinja2"}),
+        (["ablate", "--study", "transpose", *HERE], {"pandas", "numpy", "jinja2"}),
     ],
 )
 def test_what_needs_nothing_heavy_loads_nothing_heavy(words: list[str], heavy: set[str]) -> None:

@@ -115,7 +115,9 @@ def own_kernel(root: Path) -> Path:
     return root
 
 
-def test_the_whole_workspace_builds_as_written(tmp_path: Path, capsys: Capsys) -> None:
+def test_the_whole_workspace_builds_as_written(
+    tmp_path: Path, builds_here: None, capsys: Capsys
+) -> None:
     root = own_kernel(tmp_path / "mine")
     assert len([path for path in root.rglob("*") if path.is_file()]) == 7
     study = json_of(capsys, "list", project=root)["studies"][0]

@@ -353,7 +353,7 @@ def oob(study: str) -> TrialJob:
 
 
 def test_a_call_with_an_illegal_address_is_repeated_by_the_sanitizer(
-    tmp_path: Path, monkeypatch: Patch
+    tmp_path: Path, trials_here: None, monkeypatch: Patch
 ) -> None:
     tool = tmp_path / "compute-sanitizer"
     tool.write_text(SANITIZER.format(found=FOUND.format(at=AT)))
