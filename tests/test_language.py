@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from answers import python
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
@@ -112,11 +112,5 @@ def test_the_pages_are_short() -> None:
     [pytest.param("mypy", marks=pytest.mark.slow), "ruff check .", "ruff format --check ."],
 )
 def test_the_checkout_passes(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *command.split()],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", *command.split(), cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

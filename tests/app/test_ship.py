@@ -8,7 +8,6 @@ import pkgutil
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import tomllib
 import warnings
@@ -22,7 +21,7 @@ import torch
 from benchmarks.shipped import page
 from msgspec import structs
 
-from answers import Capsys, Patch, error_of, not_none
+from answers import Capsys, Patch, error_of, not_none, python
 from shipped_packages import handmade, loaded, ops_of
 from workbench.app import ship, trial
 from workbench.app.ship import sources_of
@@ -58,13 +57,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
               "--definition", "transpose", "--project", str(FIXTURE)]) == 0
     )  # fmt: skip
     return folder
-
-
-def python(cwd: Path, *arguments: str) -> None:
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def shipped(package: Path) -> Shipped:
@@ -645,4 +637,5 @@ def test_on_a_gpu_its_tests_pass_where_there_is_no_workbench(study: str, tmp_pat
     folder = tmp_path / f"{study.replace('_', '-')}-here"
     arguments = ["--study", study, "--as", folder.name, "--to", str(folder)]
     assert main(["ship", BEST[study], *arguments, "--project", str(ROOT)]) == 0
-    python(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr

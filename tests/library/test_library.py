@@ -7,8 +7,6 @@ import inspect
 import linecache
 import re
 import shutil
-import subprocess
-import sys
 import traceback
 from base64 import b64decode
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 
 import workbench as wb
-from answers import Capsys, Patch, not_none
+from answers import Capsys, Patch, not_none, python
 from pages import Outline
 from workbench.app.executor import Executor, Local
 from workbench.app.judge import judged as judged_of
@@ -48,8 +46,7 @@ def test_importing_it_loads_no_verb() -> None:
         "print([m for m in ('pandas', 'torch', 'typer', 'rich', 'workbench.library') "
         "if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert python("-c", code).stdout.strip() == "[]"
     assert {"ablate", "profile", "read", "study", "try_"} <= set(dir(wb))
     with pytest.raises(AttributeError, match="no attribute 'abalte'"):
         wb.abalte  # type: ignore[attr-defined] # noqa: B018

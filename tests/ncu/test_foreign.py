@@ -102,12 +102,6 @@ def test_metric_and_source_take_a_launch(capsys: Capsys) -> None:
     ("arguments", "code", "message", "hint"),
     [
         (["show", "nothing.ncu-rep"], 2, "there is no file nothing.ncu-rep", "no report in that"),
-        (
-            ["show", "folder.ncu-rep"],
-            2,
-            "folder.ncu-rep is a folder",
-            "there is no report in that folder",
-        ),
         (["show", "empty.ncu-rep"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "empty.ncu-repz"], 4, "holds no profiled kernel", "profile it again"),
         (["show", "text.txt"], 4, "is no Nsight Compute report", "an .ncu-rep file or a variant"),
@@ -142,7 +136,6 @@ def test_what_is_wrong_is_said_with_the_way_out(
         for name in ("empty.ncu-rep", "empty.ncu-repz"):
             (nowhere / name).touch()
         (nowhere / "text.txt").write_text("no report at all\n")
-        (nowhere / "folder.ncu-rep").mkdir()
     out, err = both_of(capsys, *arguments, code=code)
     assert out == ""
     assert message in err.splitlines()[0]
@@ -184,11 +177,14 @@ def test_another_tools_file_is_named_with_the_way_out(
 
 
 def test_a_folder_and_an_empty_file_are_named(nowhere: Path, capsys: Capsys) -> None:
-    (nowhere / "folder").mkdir()
+    for name in ("folder", "folder.ncu-rep"):
+        (nowhere / name).mkdir()
+        told = both_of(capsys, "show", name, code=2).err
+        assert f"{name} is a folder" in told
+        assert "there is no report in that folder" in told
     (nowhere / "empty").touch()
     (nowhere / "annexed").write_text("/annex/objects/SHA256E-s1--1")
     assert "git annex get annexed" in both_of(capsys, "show", "annexed", code=2).err
-    assert "folder is a folder" in both_of(capsys, "show", "folder", code=2).err
     assert "empty" in both_of(capsys, "show", "./empty", code=4).err
 
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from answers import Capsys, Patch, json_of, not_none
+from answers import Capsys, Patch, json_of, not_none, python
 from inprocess import calls_here
 from workbench.app.executor import Local
 from workbench.app.trial import UNCALLED, prepare, rounded_up, tolerance_of, write
@@ -1099,20 +1099,14 @@ def test_a_shape_that_is_none_of_a_problem_is_refused(tmp_path: Path) -> None:
 
 def test_doubles_do_not_load_torchs_compiler() -> None:
     """In every session of a ``try`` that took two seconds of six."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys, torch\n"
-            "from workbench.problems.given import exact\n"
-            "out = exact(lambda given: given['x'] + torch.ones(3, dtype=torch.float32),\n"
-            "            {'x': torch.ones(3)})\n"
-            "assert out.dtype == torch.float64\n"
-            "assert 'torch._dynamo' not in sys.modules\n",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = python(
+        "-c",
+        "import sys, torch\n"
+        "from workbench.problems.given import exact\n"
+        "out = exact(lambda given: given['x'] + torch.ones(3, dtype=torch.float32),\n"
+        "            {'x': torch.ones(3)})\n"
+        "assert out.dtype == torch.float64\n"
+        "assert 'torch._dynamo' not in sys.modules\n",
     )
     assert done.returncode == 0, done.stderr
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pages
-from answers import not_none
+from answers import not_none, python
 from made_ladder import CEILINGS, ablation, not_current, with_row
 from workbench.app.executor import Local
 from workbench.app.judge import judged
@@ -47,8 +44,7 @@ def texts(name: str, found: Ablation) -> list[str]:
 def test_no_drawing_library_is_imported() -> None:
     script = "import sys, workbench.render.chart.charts; "
     script += "assert not {'numpy', 'pandas', 'jinja2'} & set(sys.modules)"
-    env = {**os.environ, "PYTHONPATH": str(HERE.parent / "profiler")}
-    subprocess.run([sys.executable, "-c", script], env=env, check=True)
+    assert python("-c", script, PYTHONPATH=str(HERE.parent / "profiler")).returncode == 0
 
 
 def test_light_and_dark_differ_in_their_style_alone() -> None:

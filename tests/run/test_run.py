@@ -124,18 +124,6 @@ def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path)
             "ERR_NVGPUCTRPERM",
             "--cap-add=SYS_ADMIN",
         ),
-        (
-            "==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no",
-            EnvironmentLacks,
-            "another profiler has them",
-            "dcgmi",
-        ),
-        (
-            "Failed to initialize the profiler: LibraryNotLoaded",
-            EnvironmentLacks,
-            "library",
-            "container",
-        ),
         ("==WARNING== No kernels were profiled.", ToolFailed, "saw no kernel", "current stream"),
         ("==ERROR== Something else", ToolFailed, "Something else", "doctor"),
     ],
