@@ -224,9 +224,15 @@ def size_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def without_values() -> FakeTensorMode:
-    """Make tensors inside that have extents and types, and take no memory, also of real ones."""
+def without_values(*, symbolic: bool = True) -> FakeTensorMode:
+    """Make tensors inside that have extents and types, and take no memory, also of real ones.
+    ``symbolic``: what depends on values is a symbol, for which torch imports sympy, half a second;
+    else it raises what torch raises.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    if not symbolic:
+        return FakeTensorMode(allow_non_fake_inputs=True)
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -201,12 +202,12 @@ class TrialRun:
 
     def require_small(self, shape: str) -> None:
         """Raises EnvironmentLacks for what would fill a computer; nothing is allocated."""
-        try:
-            with without_values():
+        size = 0
+        for symbolic in (False, True):
+            with suppress(Exception), without_values(symbolic=symbolic):
                 size = sum(map(size_of, tensors(tuple(self.drawn(shape).values()))))
-        except Exception:  # what is unknown ahead is tried
-            return
-        if size > LARGEST_ON_CPU:
+                break
+        if size > LARGEST_ON_CPU:  # what is unknown ahead is tried
             raise EnvironmentLacks(
                 f"the inputs have {size / 1e9:.1f} GB, too much to be checked on the CPU",
                 hint="try it where there is a GPU",
