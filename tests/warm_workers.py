@@ -41,7 +41,7 @@ class WarmServer:
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, SERVER, str(theirs.fileno())],
-                env={**process.worker_environment(Path.cwd()), "OMP_WAIT_POLICY": "PASSIVE"},
+                env={**process.ON_CPU, **process.worker_environment(Path.cwd())},
                 pass_fds=[theirs.fileno()],
             )
 

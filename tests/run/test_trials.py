@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import torch
 
+from answers import Patch
+from workbench.run.process import Worker
+from workbench.run.protocol import TrialJob
 from workbench.run.worker.checking import SharedMemory
 from workbench.run.worker.correctness import tensors_of
 from workbench.run.worker.deviation import copies
@@ -83,3 +88,16 @@ def test_who_tells_of_other_memory_than_there_is_shows_nothing() -> None:
         view = {**told["views"][0], "layout": told["views"][0]["layout"] | layout}
         with pytest.raises((RuntimeError, TypeError, KeyError)):
             taken(msgspec.convert(told | {"views": [view]}, Returned), memory, dict(inputs))
+
+
+def test_memory_is_kept_for_the_next_call_on_the_cpu(tmp_path: Path, monkeypatch: Patch) -> None:
+    """But for what its user has set."""
+    started: list[dict[str, str]] = []
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, env, **__: started.append(env))
+    for device in ("cpu", "cuda"):
+        names: Any = {"study": "s", "baseline": "b", "called": "b"}
+        Worker(tmp_path, TrialJob(**names, references=(), shapes=(), device=device))
+    here, on_gpu = started
+    assert (here["MALLOC_MMAP_MAX_"], here["MALLOC_TRIM_THRESHOLD_"]) == ("0", "7")
+    assert "MALLOC_MMAP_MAX_" not in on_gpu
