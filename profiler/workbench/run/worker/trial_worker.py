@@ -119,8 +119,7 @@ class TrialWorker(ForkingWorker):
     def prepare(self) -> None:
         self.trial = TrialRun(self.job)
         self.drawn: Inputs = {}
-        if not self.job.on_cpu:
-            make_context()
+        make_context()
 
     def work(self, variants: Sequence[str]) -> None:
         assert self.ends
