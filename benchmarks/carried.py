@@ -35,7 +35,7 @@ from msgspec import structs
 from tools.pages import DOCS, ROOT, table, with_parts, write
 
 from workbench.app.executor import Local, Reporter, Task
-from workbench.app.sides import build_all, side_of
+from workbench.app.gate import build_all, side_of
 from workbench.errors import Interrupted
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge import open_verdicts

@@ -26,9 +26,9 @@ import pandas as pd
 from benchmarks.strangers import REFERENCES, strangers
 from tools.pages import batched
 
-from workbench.app.kernel_code import kept_cubins
-from workbench.app.sides import build_all, side_of
-from workbench.app.trial import write
+from workbench.app.gate import build_all, side_of
+from workbench.app.show import kept_cubins
+from workbench.app.try_ import write
 from workbench.cuda.cubin import TEXT, sections
 from workbench.derive.code_diff import sizes_and_summary
 from workbench.errors import WorkbenchError

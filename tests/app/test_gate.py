@@ -23,7 +23,7 @@ from git_repository import Repository, repository
 from made_records import built_kernel
 from standin import measured_by, record_times
 from workbench.app import gate as app_gate
-from workbench.app.sides import Side
+from workbench.app.gate import Side
 from workbench.cli.main import main
 from workbench.cuda.compiler import CUBIN_FOLDER, CUBINS, Source
 from workbench.cuda.cubin import code_digests

@@ -14,7 +14,7 @@ import pytest
 from answers import Capsys, Patch, json_of, published
 from app.test_gate import MODULE
 from git_repository import repository
-from workbench.app.kernel_code import code_of_binaries, kept_cubins
+from workbench.app.show import code_of_binaries, kept_cubins
 from workbench.cli.main import main
 from workbench.cli.schema import schema
 from workbench.cuda.compiler import CUBIN_FOLDER, Source

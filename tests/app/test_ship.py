@@ -23,9 +23,9 @@ from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none, python
 from shipped_packages import handmade, loaded, ops_of
-from workbench.app import ship, trial
+from workbench.app import ship, try_
 from workbench.app.ship import sources_of
-from workbench.app.trial import UNCALLED
+from workbench.app.try_ import UNCALLED
 from workbench.app.weigh import needed_by, reference_of
 from workbench.cli.main import main
 from workbench.cuda import nvcc
@@ -441,7 +441,7 @@ def test_a_kept_file_answers_without_the_workbench(tmp_path: Path, monkeypatch: 
     (tmp_path / "halves.py").write_text("def half(x):\n    return x / 2\n")
     request = Request(source=tmp_path / "soft.py", versus="torch.softmax", name="mine")
     problem = read_python_function(request)
-    trial.write(problem, tmp_path / "ws", structs.replace(UNCALLED, bytes={"rows=8": 256.0}))
+    try_.write(problem, tmp_path / "ws", structs.replace(UNCALLED, bytes={"rows=8": 256.0}))
     study = find_workspace(tmp_path / "ws").study(problem.name)
     reference = not_none(reference_of(study))
     python, _ = sources_of(study, ["study", "baseline", reference.name])

@@ -17,7 +17,7 @@ from answers import Capsys, Patch, error_of
 from made_records import built_kernel
 from standin import ENVIRONMENT, Run, StandIn
 from workbench.app import gate as app_gate
-from workbench.app.sides import side_of
+from workbench.app.gate import side_of
 from workbench.cli.main import main
 from workbench.cuda.cubin import ElfSection, _of_the_code
 from workbench.errors import EnvironmentLacks, UsageError

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from answers import Patch
-from workbench.app.kernel_code import listing_of
+from workbench.app.show import listing_of
 from workbench.derive import code_diff
 from workbench.derive.code_diff import CodeChange, CodeDiff, machine_code_diff, summary
 from workbench.derive.source_diff import Listing

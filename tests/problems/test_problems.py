@@ -20,8 +20,17 @@ from msgspec import structs
 from answers import Capsys, Patch, json_of, not_none, python
 from inprocess import calls_here
 from workbench.app.executor import Local
-from workbench.app.trial import UNCALLED, prepare, rounded_up, tolerance_of, write
-from workbench.app.try_ import Attempt, as_script, in_words_of, naming
+from workbench.app.try_ import (
+    UNCALLED,
+    Attempt,
+    as_script,
+    in_words_of,
+    naming,
+    prepare,
+    rounded_up,
+    tolerance_of,
+    write,
+)
 from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, GateFailed, UsageError, WorkbenchError
 from workbench.problems import detect

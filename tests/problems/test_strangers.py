@@ -17,7 +17,7 @@ import torch
 from answers import Capsys, Patch, both_of
 from problems.test_problems import TASK, complaint, file, flashinfer, problem
 from problems.test_problems import tried as tried
-from workbench.app.trial import write
+from workbench.app.try_ import write
 from workbench.cli import waiting
 from workbench.errors import WorkbenchError
 from workbench.problems import given

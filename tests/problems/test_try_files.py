@@ -21,8 +21,7 @@ from problems.test_problems import file, problem
 from problems.test_problems import tried as tried
 from workbench.app import measure
 from workbench.app.executor import Local
-from workbench.app.trial import prepare, tolerance_of, write
-from workbench.app.try_ import Attempt, refusal
+from workbench.app.try_ import Attempt, prepare, refusal, tolerance_of, write
 from workbench.cli.main import main
 from workbench.cli.try_ import finish
 from workbench.errors import (

@@ -1,8 +1,11 @@
-"""Any program under ncu: one run lists its kernels by time, a second profiles the first of them."""
+"""Any program under ncu: one run lists its kernels by time, a second profiles the first of them.
+With ``--keep NAME`` a commit or a build of it is timed too, and kept as a variant of a study.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections import Counter
@@ -11,16 +14,19 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from pathlib import Path
+from tempfile import TemporaryFile
 
+import msgspec
 from msgspec import structs
 
-from workbench.app.show import ProgramResult, ReportResult, TracedProgram
-from workbench.children import temporary_folder
+from workbench.app.show import ProgramResult, ReportResult, TracedProgram, read
+from workbench.children import ended, temporary_folder
 from workbench.derive.matching import LaunchGroup, groups
 from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import (
     CannotTell,
     EnvironmentLacks,
+    GateFailed,
     Interrupted,
     ToolFailed,
     UsageError,
@@ -28,7 +34,9 @@ from workbench.errors import (
     nearest,
 )
 from workbench.judge.advice_rules import faults
+from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps
 from workbench.ncu import command as ncu
+from workbench.ncu.command import quoted
 from workbench.ncu.report_file import (
     SUFFIXES,
     Launch,
@@ -41,13 +49,21 @@ from workbench.render.chart.timelines import TRACE, perfetto, timeline_chart
 from workbench.run import iket, machine
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import why_none
+from workbench.run.repository import repository_of
 from workbench.run.under_ncu import NCU_LOG, ProgramEnd, run_program
 from workbench.study.config import Profiler
-from workbench.study.files import write_bytes
+from workbench.study.files import contents, json_as_type, write_bytes
+from workbench.study.workspace import Workspace
 
 MOST = 5  # kernels that are profiled where none is named
+
+
 TRACED = 12  # kernels whose warps are shown
+
+
 LEAST = 0.01  # of all time, for a kernel to be among them
+
+
 Tell = Callable[[str], None]
 
 
@@ -87,7 +103,11 @@ def profile_program(
             log.unlink(missing_ok=True)
             prefix = ncu.listing(tool, str(report), str(log), clocks)
             end = run_program([*prefix, *command], folder, tell, echo=number == 1)
-            return listing(command, report, end), end
+            if end.interrupted:
+                raise Interrupted("interrupted in the first run: nothing was profiled")
+            if not report.is_file():
+                raise without_report(command, end, "ncu saw no kernel")
+            return read_report(report), end
 
         tell(f"run 1 of {runs}: listing the kernels of {shlex.join(command)}")
         listed, end = list_run(1)
@@ -148,26 +168,17 @@ def require_program(command: Sequence[str]) -> None:
     raise UsageError(f"{name} is no program that can be run", hint=other)
 
 
-def require_ncu(command: Sequence[str]) -> str:
-    """Raises EnvironmentLacks without ncu, or where it is certain that there is no GPU."""
-    if (tool := machine.find_ncu()) is None:
-        raise machine.no_ncu()
-    if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
-        stem = free_name(command).stem
-        ran = f"ncu --set full --import-source yes --target-processes all -o {stem}"
+def require_writable(path: Path) -> Path:
+    """Raises UsageError for a name that is taken, or no report's."""
+    if path.suffix not in SUFFIXES[:1]:
+        raise UsageError(f"--to {path} is no name of a report", hint=f"such as {path.stem}.ncu-rep")
+    if path.exists():
+        raise UsageError(f"{path} is there already", hint="name another file with --to")
+    if not os.access(path.parent, os.W_OK):
         raise EnvironmentLacks(
-            f"no NVIDIA GPU was found ({why_none()})",
-            hint=f"run this command where there is one; or there `{ran} {shlex.join(command)}`, "
-            f"and here `workbench show {stem}.ncu-rep`",
+            f"no report can be written to {path.parent.resolve()}", hint="--to names another file"
         )
-    return tool
-
-
-def subject(command: Sequence[str]) -> Path:
-    """``train.py`` of ``python train.py``: what PATH has runs a file."""
-    files = (Path(part) for part in command[1:] if not part.startswith("-"))
-    first = Path(command[0])
-    return first if os.sep in command[0] else next((f for f in files if f.is_file()), first)
+    return path
 
 
 def free_name(command: Sequence[str]) -> Path:
@@ -184,26 +195,26 @@ def free_path(stem: Path, suffix: str = SUFFIXES[0]) -> Path:
     return kept
 
 
-def require_writable(path: Path) -> Path:
-    """Raises UsageError for a name that is taken, or no report's."""
-    if path.suffix not in SUFFIXES[:1]:
-        raise UsageError(f"--to {path} is no name of a report", hint=f"such as {path.stem}.ncu-rep")
-    if path.exists():
-        raise UsageError(f"{path} is there already", hint="name another file with --to")
-    if not os.access(path.parent, os.W_OK):
+def subject(command: Sequence[str]) -> Path:
+    """``train.py`` of ``python train.py``: what PATH has runs a file."""
+    files = (Path(part) for part in command[1:] if not part.startswith("-"))
+    first = Path(command[0])
+    return first if os.sep in command[0] else next((f for f in files if f.is_file()), first)
+
+
+def require_ncu(command: Sequence[str]) -> str:
+    """Raises EnvironmentLacks without ncu, or where it is certain that there is no GPU."""
+    if (tool := machine.find_ncu()) is None:
+        raise machine.no_ncu()
+    if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
+        stem = free_name(command).stem
+        ran = f"ncu --set full --import-source yes --target-processes all -o {stem}"
         raise EnvironmentLacks(
-            f"no report can be written to {path.parent.resolve()}", hint="--to names another file"
+            f"no NVIDIA GPU was found ({why_none()})",
+            hint=f"run this command where there is one; or there `{ran} {shlex.join(command)}`, "
+            f"and here `workbench show {stem}.ncu-rep`",
         )
-    return path
-
-
-def listing(command: Sequence[str], report: Path, end: ProgramEnd) -> Report:
-    """The launches of the first run. Raises WorkbenchError where there is none."""
-    if end.interrupted:
-        raise Interrupted("interrupted in the first run: nothing was profiled")
-    if not report.is_file():
-        raise without_report(command, end, "ncu saw no kernel")
-    return read_report(report)
+    return tool
 
 
 def without_report(command: Sequence[str], end: ProgramEnd, why: str) -> WorkbenchError:
@@ -277,6 +288,117 @@ def missing(wanted: Sequence[LaunchGroup], full: Report) -> Iterator[str]:
     for group in wanted:
         if key(group.typical) not in there:
             yield group.typical.kernel
+
+
+FOLDER, FILE = "programs", "study.json"
+
+
+FIGURES = ("memory_pct", "compute_pct", "achieved_occupancy", "registers")  # of its first kernel
+
+
+def keep_program(
+    workspace: Workspace,
+    name: str,
+    command: Sequence[str],
+    tell: Tell,
+    asked: KernelChoice,
+    *,
+    build: str | None = None,
+    check: str | None = None,
+) -> ProgramResult:
+    """Build, check, time and profile one variant, and judge it beside those that are kept already.
+
+    Raises UsageError for another command, GateFailed where the check fails; then nothing is kept.
+    """
+    study = require_study(workspace, name, command, check)
+    variant = build or commit_of(workspace)
+    for what, text in (("--build", build), ("--check", study.check)):
+        if text:
+            tell(f"{what}: {text}")
+            run_shell(what, text)
+    folder = workspace.root / FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    to = free_path(folder / re.sub(r"\W+", "-", variant).strip("-")[:40])
+    config = workspace.config
+    sessions = config.timing.sessions
+    result = profile_program(command, config.profiler, tell, replace(asked, to=to), sessions)
+    report, first = result.full.report, result.full.groups[0].typical
+    figures = read(report, first)[1].figures
+    kept = ProgramVariant(
+        variant=variant,
+        gpu=first.gpu,
+        report=report.path.name,
+        sessions=tuple(map(totals, result.sessions)),
+        kernel=first.kernel,
+        figures={key: figures[key].value for key in FIGURES if key in figures},
+    )
+    if not (result.failure or result.interrupted):
+        study = with_variant(study, kept)
+        write_bytes(folder / FILE, msgspec.json.format(msgspec.json.encode(study)) + b"\n")
+    return replace(result, steps=tuple(steps(study, workspace.config.gates)))
+
+
+def require_study(
+    workspace: Workspace, name: str, command: Sequence[str], check: str | None
+) -> ProgramStudy:
+    """The one of that name, or a new one. Raises UsageError where it is of another program."""
+    path = workspace.root / FOLDER / name / FILE
+    if not path.exists():
+        return ProgramStudy(command=tuple(command), check=check or "")
+    try:
+        study: ProgramStudy = json_as_type(contents(path), ProgramStudy)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise UsageError(f"{path} is damaged: {error}", hint="delete it, and keep anew") from None
+    for what, kept, asked in (
+        ("program", study.command, tuple(command)),
+        ("--check", study.check, study.check if check is None else check),
+    ):
+        if kept != asked:
+            text = kept if isinstance(kept, str) else " ".join(kept)
+            raise UsageError(
+                f"the {what} of {name} is `{text}`", hint="name another study with --keep"
+            )
+    return study
+
+
+def commit_of(workspace: Workspace) -> str:
+    """The commit that is checked out. Raises UsageError where files differ from it."""
+    repository = repository_of(workspace)
+    if repository.git("status", "--porcelain", "--untracked-files=no").strip():
+        raise UsageError(
+            "a variant is a commit, and files here differ from it",
+            hint="commit them, or name what builds the program: --build 'make FAST=1'",
+        )
+    return repository.commit("HEAD").short
+
+
+def run_shell(what: str, text: str) -> None:
+    """Raises ToolFailed where a build fails, GateFailed where a check does."""
+    with TemporaryFile("w+", errors="replace") as out:
+        code = ended(["sh", "-c", text], None, stdout=out, stderr=out)
+        out.seek(0)
+        printed = out.read()
+    if code:
+        said = quoted(printed) or next(iter(printed.strip().splitlines()[-1:]), "no output")
+        kind = ToolFailed if what == "--build" else GateFailed
+        raise kind(f"{what} ended with exit code {code}: {said}", hint=f"run it: {text}")
+
+
+def totals(launches: Sequence[Launch]) -> tuple[float, float | None]:
+    """Microseconds and kilocycles of all launches. Raises ToolFailed where ncu timed none."""
+    timed = [(x.microseconds, x.sm_clock_ghz) for x in launches if x.microseconds]
+    if not timed:
+        raise ToolFailed("ncu timed no launch", hint="`workbench doctor` checks ncu")
+    cycles = [time * clock for time, clock in timed if clock]
+    return sum(time for time, _ in timed), sum(cycles) if len(cycles) == len(timed) else None
+
+
+def with_variant(study: ProgramStudy, kept: ProgramVariant) -> ProgramStudy:
+    """The study with the variant at its place if it was kept before, else as the last one."""
+    names = [variant.variant for variant in study.variants]
+    place = names.index(kept.variant) if kept.variant in names else len(names)
+    variants = (*study.variants[:place], kept, *study.variants[place + 1 :])
+    return replace(study, variants=variants)
 
 
 def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> TracedProgram:

@@ -1,9 +1,11 @@
-"""What a variant or anyone's report holds: metrics, source lines with what they cost, and pairs of
-launches that belong together.
+"""What a variant or anyone's report holds: metrics, source lines with what they cost; and of two of
+them what belongs together: launches, and the machine code of variants, reports or CUDA binaries.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from shlex import quote
 
+from workbench.app.executor import Executor
 from workbench.app.target import Target, in_place
+from workbench.children import temporary_folder
+from workbench.cuda.compiler import CUBINS
+from workbench.derive.code_diff import CodeDiff, machine_code_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
 from workbench.derive.matching import BY_HAND, LaunchGroup, LaunchPair, Matching, groups, match
 from workbench.derive.source_diff import (
+    InstructionCost,
     LineCosts,
     Listing,
     SourceDiff,
@@ -44,12 +51,18 @@ from workbench.ncu.capture import (
     load_sources,
     require_lines,
 )
+from workbench.ncu.nvdisasm import Instructions, disassembled
 from workbench.ncu.reader import Wanted, actions, without_number
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.hunks import SourceLine
 from workbench.render.document.launches import SIDES, Details, PairRead
+from workbench.run.compilation import build_only
+from workbench.run.protocol import Built, Failed
+from workbench.study.files import contents
 from workbench.study.front_ends import front_ends_of, why_no_lines
+from workbench.study.model import Study
 from workbench.study.sources import source_files, source_texts
+from workbench.study.workspace import Workspace, including
 from workbench.words import Status
 
 PROFILE_AGAIN = "restore the file, or profile the variant again"
@@ -188,13 +201,13 @@ def instructions_of(capture: Capture, name: str) -> Listing:
     return code
 
 
+CORE = {"duration", "compute_pct", "dram_pct"}  # figures that nearly every report has
+
+
 def chosen(report: Report, kernel: str | None, launch: int | None) -> tuple[Launch, ...]:
     if launch is not None:
         return pick_launch(report, launch)
     return pick_kernel(report, kernel) if kernel is not None else report.launches
-
-
-CORE = {"duration", "compute_pct", "dram_pct"}  # figures that nearly every report has
 
 
 def read(report: Report, launch: Launch) -> tuple[Capture, Details]:
@@ -262,22 +275,52 @@ class TracedProgram:
     faults: tuple[Finding, ...]
 
 
-def one_kernel(kernels: list[LaunchGroup], report: Report) -> Launch:
-    """The launch to show line by line. Raises UsageError where the choice is not clear."""
-    if len(kernels) > 1:
-        names = ", ".join(dict.fromkeys(group.typical.kernel for group in kernels[:8]))
+@dataclass(frozen=True)
+class ReportPairResult:
+    """Two reports, with what matches."""
+
+    before: Report
+    after: Report
+    matching: Matching
+    warnings: Sequence[Finding]
+
+    def read(self, pair: LaunchPair) -> PairRead:
+        """Two launches with all that is read of them, and how they differ."""
+        first, was = read(self.before, pair.before)
+        other, now = read(self.after, pair.after)
+        comparison = compare_captures(first, other, SIDES, computed=(was.figures, now.figures))
+        return PairRead(was, now, comparison, lines_between(first, other, pair))
+
+
+def compared_reports(
+    before: Report, after: Report, kernel: str | None = None, launch: str | None = None
+) -> ReportPairResult:
+    """Compare the launches that match, of one ``kernel`` or of all, or two that are chosen by hand:
+    ``launch`` is ``A:B``. Raises UsageError.
+    """
+    if launch is None:
+        matching = match(chosen(before, kernel, None), chosen(after, kernel, None))
+    elif kernel is not None:
+        raise UsageError("--kernel and --launch exclude each other", hint="leave one of them out")
+    elif (numbers := re.fullmatch(r"(\d{1,9}):(\d{1,9})", launch, re.ASCII)) is None:
         raise UsageError(
-            f"{report.name} holds {len(kernels)} kernels or launch shapes",
-            hint=f"choose one with --kernel NAME or --launch N: {names}",
+            f"--launch '{launch}' is no pair of launches",
+            hint="one of A and one of B, such as 0:3; `workbench show FILE` counts them",
         )
-    return kernels[0].typical
+    else:
+        (first,) = pick_launch(before, int(numbers[1]))
+        (other,) = pick_launch(after, int(numbers[2]))
+        matching = Matching((LaunchPair(first, other, BY_HAND),), (), ())
+    return ReportPairResult(before, after, matching, warnings(before, after, matching))
 
 
-def read_pair(before: Report, after: Report, pair: LaunchPair) -> PairRead:
-    first, was = read(before, pair.before)
-    other, now = read(after, pair.after)
-    comparison = compare_captures(first, other, SIDES, computed=(was.figures, now.figures))
-    return PairRead(was, now, comparison, lines_between(first, other, pair))
+def require_pairs(matching: Matching) -> None:
+    """Raises UsageError without any."""
+    if not matching.pairs:
+        raise UsageError(
+            "no kernel of one report matches one of the other",
+            hint="`workbench show FILE` lists them, and --launch A:B takes two by their numbers",
+        )
 
 
 def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
@@ -295,44 +338,133 @@ def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDi
     return source_diff(*sides)
 
 
+CUBIN = ".cubin"
+
+
+ARCH = "sm_90a"
+
+
 @dataclass(frozen=True)
-class ReportPairResult:
-    """Two reports, with what matches."""
+class MachineCodeResult:
+    """``before`` and ``after`` are names; ``origin`` says where the code is from. ``only_before``
+    and ``only_after`` are kernels that the other side has not.
+    """
 
-    before: Report
-    after: Report
-    matching: Matching
-    warnings: Sequence[Finding]
-
-
-def pairs(before: Report, after: Report, kernel: str | None, launch: str | None) -> Matching:
-    """Return what is compared with what: by hand, or as the launches match. Raises UsageError."""
-    if launch is None:
-        return match(chosen(before, kernel, None), chosen(after, kernel, None))
-    if kernel is not None:
-        raise UsageError("--kernel and --launch exclude each other", hint="leave one of them out")
-    numbers = re.fullmatch(r"(\d{1,9}):(\d{1,9})", launch, re.ASCII)
-    if numbers is None:
-        raise UsageError(
-            f"--launch '{launch}' is no pair of launches",
-            hint="one of A and one of B, such as 0:3; `workbench show FILE` counts them",
-        )
-    (first,), (other,) = pick_launch(before, int(numbers[1])), pick_launch(after, int(numbers[2]))
-    return Matching((LaunchPair(first, other, BY_HAND),), (), ())
+    before: str
+    after: str
+    origin: str
+    kernels: tuple[CodeDiff, ...]
+    only_before: tuple[str, ...] = ()
+    only_after: tuple[str, ...] = ()
 
 
-def compared_reports(
-    before: Report, after: Report, kernel: str | None = None, launch: str | None = None
-) -> ReportPairResult:
-    """Raises as ``pairs``."""
-    matching = pairs(before, after, kernel, launch)
-    return ReportPairResult(before, after, matching, warnings(before, after, matching))
+def code_of_captures(target: Target, before: str, after: str) -> MachineCodeResult:
+    """Compare the code of the captures of two variants. Raises EnvironmentLacks or CannotTell where
+    one is missing or stale, and UsageError where it has no instructions.
+    """
+    sides = ({n: instructions_of(current_capture(target, n)[2], n)} for n in (before, after))
+    return _paired(before, after, f"captures at {target.shape} on {target.folder.gpu}", *sides)
 
 
-def require_pairs(matching: Matching) -> None:
-    """Raises UsageError without any."""
-    if not matching.pairs:
-        raise UsageError(
-            "no kernel of one report matches one of the other",
-            hint="`workbench show FILE` lists them, and --launch A:B takes two by their numbers",
-        )
+def compiled_code(
+    executor: Executor, workspace: Workspace, study: Study, names: Sequence[str], why: str
+) -> MachineCodeResult:
+    """Compare the code of two variants that are compiled now; ``why`` there are no captures. Raises
+    UsageError where one does not compile, and as ``build_only`` and ``disassembled``.
+    """
+    study, names = including(study, list(names))
+    with temporary_folder() as cubins, executor.reporter.progress() as hear:
+        limit = workspace.config.limits.seconds_per_step
+        events = build_only(study, names, ARCH, limit, hear, cubins)
+        for event in events:
+            if isinstance(event, Failed):
+                message = f"{event.variant} cannot be compiled here: {event.error.message}"
+                raise UsageError(message, hint=event.error.hint)
+        before, after = (event for event in events if isinstance(event, Built))
+        return code_of_builds(before, after, cubins, f"compiled for {ARCH}: {why}")
+
+
+def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> MachineCodeResult:
+    """Compare the code of two builds whose binaries are kept in a folder, or below it. Raises as
+    ``disassembled``.
+    """
+    binaries = kept_cubins(cubins)
+    sides = []
+    for built in (before, after):
+        # Functions by kernel, with the macros that it was compiled with.
+        side = {
+            f"{kernel.kernel} {defines}".strip(): listing_of(
+                disassembled(binaries[kernel.code], kernel.source)[kernel.kernel]
+            )
+            for kernel, defines in zip(built.kernels, built.defines, strict=True)
+            if kernel.code in binaries
+        }
+        if not side:
+            variant = built.variant
+            raise UsageError(
+                f"{variant} has no CUDA kernel of its own, and no capture with instructions",
+                hint=f"`workbench profile {quote(variant)}` where there is a GPU",
+            )
+        sides.append(side)
+    if set(sides[0]) != set(sides[1]):  # other macros: those of one kernel pair by their order
+        sides = [
+            {f"{name.partition(' ')[0]} #{n}": side[name] for n, name in enumerate(side, start=1)}
+            for side in sides
+        ]
+    return _paired(before.variant, after.variant, origin, *sides)
+
+
+def kept_cubins(folder: Path) -> dict[str, bytes]:
+    """Digest of a kernel's machine code to the binary that has it, in or below a folder."""
+    binaries = {}
+    for path in sorted(folder.rglob(CUBINS)):
+        kept = json.loads(contents(path))
+        for kernel in kept["report"]["kernels"]:
+            if kernel["code"]:
+                binaries[kernel["code"]] = base64.b64decode(kept["cubin"])
+    return binaries
+
+
+def listing_of(code: Instructions) -> Listing:
+    """Instructions that nothing was counted of."""
+    nothing = ("", 0), None, None, None, None
+    return Listing(tuple(InstructionCost(0, place, text, *nothing) for place, text in code), None)
+
+
+def code_of_binaries(before: Path, after: Path) -> MachineCodeResult:
+    """Compare the code of two cubin files: functions of one name belong together, or the only one
+    of each.
+    """
+    codes = (disassembled(contents(path), path.name) for path in (before, after))
+    sides = ({name: listing_of(code) for name, code in side.items()} for side in codes)
+    return _paired(before.name, after.name, "cubin files", *sides)
+
+
+def code_of_reports(before: Report, after: Report, matching: Matching) -> MachineCodeResult:
+    """Compare the code of the launches that match; raises UsageError where a report has no
+    instructions.
+    """
+
+    def listing(report: Report, launch: Launch) -> Listing:
+        return instructions_of(load_capture(report.path, (launch.index,)), launch.kernel)
+
+    launches = [(group.typical.before, group.typical.after) for group in matching.groups]
+    kernels = tuple(
+        machine_code_diff(listing(before, old), listing(after, new), old.kernel, new.kernel)
+        for old, new in launches
+    )
+    return MachineCodeResult(before.name, after.name, "reports", kernels)
+
+
+def _paired(
+    before: str, after: str, origin: str, old: Mapping[str, Listing], new: Mapping[str, Listing]
+) -> MachineCodeResult:
+    pairs = {name: name for name in old if name in new}
+    if len(old) == len(new) == 1:
+        pairs = dict(zip(old, new, strict=True))
+    kernels = [machine_code_diff(old[a], new[b], a, b) for a, b in pairs.items()]
+    only = (
+        tuple(n for n in old if n not in pairs),
+        tuple(n for n in new if n not in pairs.values()),
+    )
+    return MachineCodeResult(before, after, origin, tuple(kernels), *only)

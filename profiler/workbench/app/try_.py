@@ -1,34 +1,42 @@
-"""From a file that somebody already has to evidence: what ``workbench try`` does."""
+"""From a file that somebody already has to evidence: what ``workbench try`` does. The file is
+written as a workspace with one study; a trial call of that shows which errors are allowed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shlex import quote
 
-from workbench.app.executor import Executor
+from workbench.app.executor import Executor, Task
 from workbench.app.judge import judged
 from workbench.app.measure import ErrorBound, Wanted, ensure, first_look, needed
 from workbench.app.target import find_target, shown_path, workspace_to_keep
-from workbench.app.trial import TIMES_REFERENCE, UNIT, prepare
 from workbench.children import temporary_folder
-from workbench.errors import GateFailed, UsageError, WorkbenchError
+from workbench.errors import GateFailed, UsageError, WorkbenchError, unknown
+from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import sentence
 from workbench.judge.gates import OUTPUTS, Gate
 from workbench.judge.ladder import Ablation, Row
 from workbench.problems import detect
-from workbench.problems.problem import Problem, Request, split
+from workbench.problems.problem import STUDY_FILE, GivenShape, Module, Problem, Request, split
 from workbench.problems.python_function import pick
-from workbench.problems.user_files import parsed, study_name
+from workbench.problems.user_files import literal, parsed, study_name
+from workbench.render.templates import templates
 from workbench.run import machine
 from workbench.run.compilation import build_only
-from workbench.run.protocol import Built, Failed, Learned
+from workbench.run.measurement import Plan
+from workbench.run.protocol import Built, Failed, Learned, TrialJob
 from workbench.study.config import Gates
 from workbench.study.files import (
+    CONFIG_FILE,
     alone,
     contents,
     for_shell,
@@ -42,6 +50,30 @@ from workbench.study.workspace import find_workspace
 from workbench.words import CheckResult, Status, TryVerdict, shown
 
 ARCH = "sm_90a"  # compiled for where there is no GPU
+
+
+@dataclass(frozen=True)
+class AttemptOptions:
+    """Options of ``workbench try`` beside the source: ``versus`` is ``--vs``, ``keep`` the name of
+    the study to be made in the workspace at ``project``, and ``folder`` where the scratch workspace
+    is made, else in the user's cache, where the same command finds it again.
+    """
+
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    versus: str = ""
+    launch: str = ""
+    solution: Path | None = None
+    workload: Path | None = None
+    range: str = ""
+    arguments: Sequence[str] = ()
+    shape: str | None = None
+    keep: str = ""
+    project: Path | None = None
+    folder: Path | None = None
+    profile: bool = True
+    quick: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,30 +243,6 @@ class Attempt:
         return self.judged.references if self.judged else ()
 
 
-@dataclass(frozen=True)
-class AttemptOptions:
-    """Options of ``workbench try`` beside the source: ``versus`` is ``--vs``, ``keep`` the name of
-    the study to be made in the workspace at ``project``, and ``folder`` where the scratch workspace
-    is made, else in the user's cache, where the same command finds it again.
-    """
-
-    inputs: Sequence[str] = ()
-    outputs: Sequence[str] = ()
-    versus: str = ""
-    launch: str = ""
-    solution: Path | None = None
-    workload: Path | None = None
-    range: str = ""
-    arguments: Sequence[str] = ()
-    shape: str | None = None
-    keep: str = ""
-    project: Path | None = None
-    folder: Path | None = None
-    profile: bool = True
-    quick: bool = False
-    fresh: bool = False
-
-
 def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> Attempt:
     """Check, time and profile a ``source``: ``FILE``, ``FILE:FUNCTION`` or a folder.
 
@@ -247,7 +255,9 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
     named = {n: tuple(value) if isinstance(value, list) else value for n, value in named.items()}
     there = executor.at_once
     request = Request(path, function, name=asked.keep, elsewhere=there, **named)
-    destination = require_free(asked.keep, asked.project) if asked.keep else None
+    if asked.keep:
+        destination = workspace_to_keep(asked.project, asked.keep).root
+        require_none(destination, asked.keep)
     with naming(typed, path) as renamed:
         problem = detect.read_problem(request, lambda text: executor.note(f"warning: {text}"))
         problem = in_words_of(problem, renamed)
@@ -261,8 +271,12 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
             done = measured(executor, done, asked)
     if done.judged is None and problem.compiles and not live:
         with executor.reporter.waiting("compiling it"):
-            done = replace(done, built=compiled(done))
-    return replace(done, kept=kept(done, destination)) if destination else done
+            workspace, names = find_workspace(root), [problem.baseline.name]
+            limit = workspace.config.limits.seconds_per_step
+            study = workspace.study(problem.name)
+            (built,) = build_only(study, names, ARCH, limit, lambda event: None)
+            done = replace(done, built=built)
+    return replace(done, kept=kept(done, destination)) if asked.keep else done
 
 
 MAGIC = re.compile(r"\s*([%!?]|(pip|conda|mamba) install\b)")  # lines of IPython
@@ -360,6 +374,196 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "workbench"
 
 
+# Largest errors relative in norm: what an implementation that is as careful as torch's stays below
+# (float32 as KernelBench has it; two units in the last place of halves).
+RELATIVE = {
+    "float64": 1e-10,
+    "float32": 1e-4,
+    "float16": 2e-3,
+    "bfloat16": 1.6e-2,
+    "float8_e4m3fn": 0.13,
+    "float8_e5m2": 0.25,
+}
+
+
+# Units in the last place of 1.
+UNIT = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+
+INTEGERS = 0.0
+
+
+TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
+
+
+# Of one element, in terms of the largest and of the error allowed in norm; for halves beside a
+# reference of a unit in the last place.
+PEAK = 10.0
+
+
+def prepare(
+    executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
+) -> tuple[Problem, Tolerance, Learned, str]:
+    """Write the workspace, call everything once, and write down what was learned."""
+    timed = [name for name, given in problem.shapes.items() if given.timed]
+    if shape is not None:
+        if shape not in problem.shapes:
+            raise unknown("shape", shape, problem.shapes)
+        if shape not in timed:
+            hint = f"timed are {', '.join(timed)}"
+            raise UsageError(f"shape '{shape}' is only checked", hint=hint)
+        problem = replace(problem, default_shape=shape)
+    write(problem, root)
+    workspace = find_workspace(root)
+    study = workspace.study(problem.name)
+    name = shape or study.default_shape
+    shapes = tuple(dict.fromkeys([name, *timed]))
+    if not on_gpu:
+        shapes = (min(problem.shapes, key=lambda n: problem.shapes[n].size),)
+    job = TrialJob(
+        study=study.name,
+        shapes=shapes,
+        baseline=study.ladder.steps[0].variant,
+        called=problem.baseline.called,
+        references=tuple(reference.name for reference in study.ladder.references),
+        device="cuda" if on_gpu else "cpu",
+        ranges=problem.ranges,
+    )
+    began = time.monotonic()
+    gpu = executor.gpu
+    folder = EvidenceFolder(workspace.evidence_base(study.name) / (gpu.slug if gpu else "cpu"))
+    task = Task(study, workspace.config, folder, Plan(name), instead=job)
+    (plan,) = executor.perform([task], lambda event: None)
+    assert plan.learned is not None
+    trial = plan.learned
+    if on_gpu:
+        executor.note(f"trial call in {time.monotonic() - began:.1f} s")
+    if problem.ranges:
+        same = tuple(m for m in problem.references if m.name not in trial.failures)
+        problem = replace(problem, references=same)
+    tolerance = tolerance_of(problem, trial)
+    write(problem, root, trial, tolerance)
+    return problem, tolerance, trial, name
+
+
+def tolerance_of(problem: Problem, trial: Learned) -> Tolerance:
+    """The errors that what a trial showed allows.
+
+    What the format's own check accepts is right, however far it is from the reference.
+    """
+    errors = [trial.errors[m.name] for m in problem.references if m.name in trial.errors][:1]
+    if trial.accepted and not trial.differs:
+        errors.append(trial.errors[problem.baseline.name])
+    base = max(RELATIVE.get(kind, INTEGERS) for kind in (trial.dtype, trial.rounds))
+    relative = max([base, *(TIMES_REFERENCE * error for _, error in errors)])
+    half = trial.dtype in ("float16", "bfloat16") and errors and trial.exact
+    unit = UNIT[trial.dtype] if half else base
+    absolute = max([PEAK * unit * trial.largest, *(2 * TIMES_REFERENCE * e for e, _ in errors)])
+    return Tolerance(absolute=rounded_up(absolute), relative=rounded_up(relative))
+
+
+def rounded_up(value: float) -> float:
+    """To the next of 1, 2, 5, 10, ...: another draw seldom gives another study, which would have
+    to be measured again.
+    """
+    if not value:
+        return 0.0
+    decade = math.floor(math.log10(value))
+    return next(
+        rounded
+        for step in (1, 2, 5, 10)
+        if (rounded := float(f"{step}e{decade}")) >= value or step == 10
+    )
+
+
+WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
+
+
+# Of a problem that was not called yet.
+UNCALLED = Learned(inputs={}, outputs=(), dtype="float32")
+
+
+ANY = Tolerance(absolute=1e-3, relative=1e-3)
+
+
+def write(
+    problem: Problem, root: Path, trial: Learned = UNCALLED, tolerance: Tolerance = ANY
+) -> None:
+    """Write what a ``trial`` showed with it. Files whose content is the same stay as they are.
+
+    Raises UsageError for a file whose name no string in a module can carry.
+    """
+    folder = root / "kernels" / problem.name
+    ladder = root / "ablations" / problem.name / "ablation.toml"
+    for name in problem.files:
+        if WRITTEN.fullmatch(name) is None:
+            clean = re.sub(r"[^\w./-]", "_", name)
+            raise UsageError(
+                f"'{name}' is no name that a study's files can have",
+                hint=f"copy it: cp {quote(name)} {clean}",
+            )
+    wanted = {folder / name: data for name, data in problem.files.items()}
+    modules = (problem.baseline, *problem.references)
+    taken = [module.name for module in modules if f"{module.name}.py" in problem.files]
+    if taken:
+        what = f"{taken[0]}.py has a name that a study needs for itself"
+        raise UsageError(what, hint="call the file otherwise")
+    shapes = {name: _shape(shape, name, problem) for name, shape in problem.shapes.items()}
+    values = {
+        **{"literal": literal, "plain": _plain, "toml": _toml},
+        **{"problem": problem, "shapes": shapes, "files": literal(tuple(problem.files))},
+        **{"trial": trial, "tolerance": tolerance},
+    }
+    texts = {
+        root / CONFIG_FILE: "",
+        folder / STUDY_FILE: templates().get_template("try/study.py.j2").render(values),
+        ladder: templates().get_template("try/ablation.toml.j2").render(values),
+        **{folder / f"{m.name}.py": module_text(problem, m, trial.in_place) for m in modules},
+    }
+    wanted |= {path: text.encode() for path, text in texts.items()}
+    for path, data in wanted.items():
+        if not path.is_file() or path.read_bytes() != data:
+            require_inside(path, root)
+            write_bytes(path, data)
+
+
+def module_text(problem: Problem, module: Module, in_place: Sequence[str]) -> str:
+    """A variant; its files in strings are what its fingerprint covers.
+
+    A reference of what works in place has its result copied there.
+    """
+    header = f'"""{_plain(module.called)}."""\n\n'
+    if "given." not in module.text:
+        return header + module.text
+    if in_place and module is not problem.baseline:
+        before, _, result = module.text.rpartition("    return ")
+        put = f"    return given.put(inputs, {literal(in_place)}, {result.strip()})\n"
+        module = replace(module, text=before + put)
+    files = literal(tuple(problem.files))
+    return f"{header}from workbench.problems import given\n\nFILES = {files}\n{module.text}"
+
+
+def _shape(shape: GivenShape, name: str, problem: Problem) -> str:
+    """The arguments of a Shape."""
+    parameters = shape.parameters
+    flags: dict[str, object] = {} if shape.timed else {"profiled": False}
+    if shape.timed and name != problem.default_shape:
+        flags["captured"] = False
+    are_names = all(k.isidentifier() and k not in ("profiled", "captured") for k in parameters)
+    written = {**flags, **parameters} if are_names else flags
+    more = [] if are_names else [f"**{literal(dict(parameters))}"]
+    return ", ".join([*(f"{key}={literal(value)}" for key, value in written.items()), *more])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace('"""', "'''").replace("\\", "/").split())
+
+
+def _toml(text: str) -> str:
+    """A string of TOML: JSON's escapes are among its own."""
+    return literal("".join(c if c.isprintable() else " " for c in text))
+
+
 def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attempt:
     """Add what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(executor, done.folder, done.study, done.shape)
@@ -372,31 +576,39 @@ def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attemp
     return replace(done, judged=ladder, failures={**ensured.failures})
 
 
-def compiled(done: Attempt) -> Built | Failed:
-    """Compile it, as ``workbench build`` does without a GPU."""
-    workspace = find_workspace(done.folder)
-    limit = workspace.config.limits.seconds_per_step
-    names = [done.problem.baseline.name]
-    return build_only(workspace.study(done.study), names, ARCH, limit, lambda event: None)[0]
-
-
-def require_free(name: str, project: Path | None) -> Path:
-    """The workspace that a study is kept in. Raises UsageError where there is none, or where it has
-    a study of that name.
-    """
-    workspace = workspace_to_keep(project, name)
-    require_none(workspace.root, name)
-    return workspace.root
-
-
 MAY_OVERWRITE = (
     "if it may, try a function that copies the input first, or a reference that also returns what "
     "is left there"
 )
+
+
+def refusal(done: Attempt) -> GateFailed | None:
+    """Why the answer is no; None for a correct function, and for one that could not be called."""
+    called, row = done.problem.baseline.called, done.row
+    again = "fix it, and run the command again"
+    if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
+        why = done.failures.get(row.variant) or sentence(row.problem)
+        return GateFailed(f"{done.problem.title}: {done.renamed(why)}", hint=again)
+    if (gate := done.wrong_while_timed) is not None:
+        return GateFailed(f"{called} is {sentence(gate.why)}", hint=again)
+    if done.wrong:
+        overwrites = done.trial.in_place and done.wrong == done.trial.refused
+        hint = MAY_OVERWRITE if overwrites else again
+        return GateFailed(f"{called} is wrong: {done.wrong}", hint=hint)
+    if done.verdict == TryVerdict.INACCURATE:
+        return GateFailed(
+            f"{called} is inaccurate: {done.times_reference_error:.2g}x the error of "
+            f"{done.against}",
+            hint="sum in float32, or name another reference with --vs",
+        )
+    return None
+
+
 KEEPING = ".keeping"  # in ablations/NAME until kernels/NAME is there: left by what was killed
 
 
 def require_none(root: Path, study: str) -> None:
+    """Raises UsageError where the workspace has a study of that name."""
     kernels, ablations = root / "kernels" / study, root / "ablations" / study
     for folder in (kernels, ablations):
         if stands(folder) and (stands(kernels) or not stands(ablations / KEEPING)):
@@ -426,25 +638,3 @@ def kept(done: Attempt, root: Path) -> Path:
             (copy / part).rename(root / part)
         (root / mark).unlink()
     return root / "kernels" / done.study
-
-
-def refusal(done: Attempt) -> GateFailed | None:
-    """Why the answer is no; None for a correct function, and for one that could not be called."""
-    called, row = done.problem.baseline.called, done.row
-    again = "fix it, and run the command again"
-    if row is not None and (row.status == Status.FAILED or row.variant in done.failures):
-        why = done.failures.get(row.variant) or sentence(row.problem)
-        return GateFailed(f"{done.problem.title}: {done.renamed(why)}", hint=again)
-    if (gate := done.wrong_while_timed) is not None:
-        return GateFailed(f"{called} is {sentence(gate.why)}", hint=again)
-    if done.wrong:
-        overwrites = done.trial.in_place and done.wrong == done.trial.refused
-        hint = MAY_OVERWRITE if overwrites else again
-        return GateFailed(f"{called} is wrong: {done.wrong}", hint=hint)
-    if done.verdict == TryVerdict.INACCURATE:
-        return GateFailed(
-            f"{called} is inaccurate: {done.times_reference_error:.2g}x the error of "
-            f"{done.against}",
-            hint="sum in float32, or name another reference with --vs",
-        )
-    return None

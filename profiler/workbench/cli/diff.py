@@ -12,15 +12,17 @@ from typing import Any
 import msgspec
 
 from workbench.app.judge import PairResult, compared
-from workbench.app.kernel_code import (
+from workbench.app.show import (
     CUBIN,
     MachineCodeResult,
+    ReportPairResult,
     code_of_binaries,
     code_of_captures,
     code_of_reports,
+    compared_reports,
     compiled_code,
+    require_pairs,
 )
-from workbench.app.show import ReportPairResult, compared_reports, read_pair, require_pairs
 from workbench.app.target import find_study, require_current, stale_of
 from workbench.cli.options import DiffOptions
 from workbench.cli.streams import executor, show
@@ -33,7 +35,6 @@ from workbench.derive.code_diff import (
     summary,
 )
 from workbench.derive.figures import summed
-from workbench.derive.matching import PairGroup
 from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.findings import sentence, sentences
@@ -125,7 +126,8 @@ def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
         after=result.after,
         warnings=list(result.warnings),
         kernels=[
-            answers.kernel_pair(_read(result, group), group) for group in result.matching.groups
+            answers.kernel_pair(result.read(group.typical), group)
+            for group in result.matching.groups
         ],
         only_before=result.matching.only_before,
         only_after=result.matching.only_after,
@@ -144,7 +146,8 @@ def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str
         }
     if isinstance(result, PairResult):
         return in_short.pair(result.ladder, result.pair)
-    both = [_read(result, group) for group in result.matching.groups[: launches.DETAILED]]
+    few = result.matching.groups[: launches.DETAILED]
+    both = [result.read(group.typical) for group in few]
     return {
         "before": result.before.name,
         "after": result.after.name,
@@ -184,17 +187,13 @@ def _reports(result: ReportPairResult, options: Any) -> Iterator[doc.Block]:
     every = options.kernel is not None or options.launch is not None
     shown = matching.groups if every else matching.groups[: launches.DETAILED]
     for group in shown:
-        read = _read(result, group)
+        read = result.read(group.typical)
         source = options.source and read.lines.has_costs
         yield launches.kernels(group.typical, read, launches.SIDES, source=source)
         if source:
             yield from _source(read.lines, launches.SIDES)
     if len(matching.groups) > len(shown):
         yield launches.left_out("compared", "--kernel NAME or --launch A:B chooses others")
-
-
-def _read(result: ReportPairResult, group: PairGroup) -> launches.PairRead:
-    return read_pair(result.before, result.after, group.typical)
 
 
 def _source(

@@ -82,7 +82,12 @@ def require(options: ProfileOptions, names: tuple[str, ...], what: str, hint: st
 
 
 def run_program(options: ProfileOptions, program: list[str]) -> int:
-    from workbench.app.program import KernelChoice, profile_program, trace_program
+    from workbench.app.program import (
+        KernelChoice,
+        keep_program,
+        profile_program,
+        trace_program,
+    )
     from workbench.study.workspace import find_workspace
 
     require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
@@ -92,8 +97,6 @@ def run_program(options: ProfileOptions, program: list[str]) -> int:
         return 0
     asked = KernelChoice(**{name: getattr(options, name) for name in OF_PROGRAMS})
     if options.keep:
-        from workbench.app.program_study import keep_program
-
         require(options, ("launch", "to"), "one report", "with --keep it stands in the study")
         kept = {"build": options.build, "check": options.check}
         workspace = workspace_to_keep(options.project, options.keep)

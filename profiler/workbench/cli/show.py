@@ -15,7 +15,6 @@ from workbench.app.show import (
     ReportResult,
     SourceListing,
     chosen,
-    one_kernel,
     report_lines,
     report_metric,
     variant_lines,
@@ -70,8 +69,13 @@ def show_report(report: Report, options: ShowOptions) -> None:
         return show(options, report_metric(report, picked, options.metric))
     result = ReportResult(report, picked)
     if options.source:
-        launch = one_kernel(result.groups, report)
-        return show(options, report_lines(report, launch, sass=options.sass))
+        if len(kernels := result.groups) > 1:
+            names = ", ".join(dict.fromkeys(group.typical.kernel for group in kernels[:8]))
+            raise UsageError(
+                f"{report.name} holds {len(kernels)} kernels or launch shapes",
+                hint=f"choose one with --kernel NAME or --launch N: {names}",
+            )
+        return show(options, report_lines(report, kernels[0].typical, sass=options.sass))
     return show(options, result)
 
 

@@ -22,7 +22,6 @@ from workbench.app.show import (
     Metric,
     ReportPairResult,
     read,
-    read_pair,
     report_lines,
     report_metric,
 )
@@ -198,7 +197,7 @@ class ComparedReports(Shown, ReportPairResult):
     def table(self) -> pd.DataFrame:
         """One row a figure of each matching kernel, before and after."""
         typical = [group.typical for group in self.matching.groups]
-        read = ((pair.after.kernel, read_pair(self.before, self.after, pair)) for pair in typical)
+        read = ((pair.after.kernel, self.read(pair)) for pair in typical)
         rows = (
             {"figure": key, "kernel": kernel, "before": was.value, "after": now.value}
             | {"unit": now.unit}
