@@ -19,7 +19,7 @@ from triton.compiler.compiler import compile as compiled
 from triton.runtime import jit
 from triton.runtime.driver import driver
 
-from workbench.cuda.declare import overridden
+from workbench.cuda import overridden
 from workbench.study.workspace import find_workspace, load_module
 
 SMS = 132

@@ -19,7 +19,7 @@ import pytest
 
 from answers import Patch, not_none
 from workbench import children
-from workbench.cuda import nvcc
+from workbench.cuda.compiler import ran
 from workspaces import GOOD, make
 
 SECONDS = 120.0  # at most; a busy machine takes its time
@@ -126,8 +126,8 @@ def test_a_lock_that_an_interrupt_left_locked_stops_nobody(monkeypatch: Patch) -
     os.kill(process.pid, signal.SIGKILL)
     assert children.exit_code(process) == -signal.SIGKILL
     assert process.wait() == -signal.SIGKILL
-    assert nvcc.ran(["sh", "-c", "echo a; exit 3"], "/") == (3, "a\n")
-    assert nvcc.ran(["sleep", "600"], "/", 0.1) == (None, "sleep timed out after 0.1 seconds")
+    assert ran(["sh", "-c", "echo a; exit 3"], "/") == (3, "a\n")
+    assert ran(["sleep", "600"], "/", 0.1) == (None, "sleep timed out after 0.1 seconds")
     with subprocess.Popen(["sh", "-c", "exit 3"]) as other:
         assert children.exit_code(other, SECONDS) == 3
 

@@ -28,7 +28,7 @@ from workbench.app.ship import sources_of
 from workbench.app.try_ import UNCALLED
 from workbench.app.weigh import needed_by, reference_of
 from workbench.cli.main import main
-from workbench.cuda import nvcc
+from workbench.cuda.compiler import find_nvcc
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError
 from workbench.evidence import store
@@ -146,7 +146,7 @@ def test_a_launch_has_the_words_of_its_arguments(built: Any, monkeypatch: Patch)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not nvcc.find(), reason="nvcc is not installed")
+@pytest.mark.skipif(not find_nvcc(), reason="nvcc is not installed")
 def test_nvcc_builds_it_at_its_first_import(package: Path, tmp_path: Path) -> None:
     """The library finds every kernel and its parameters; without a GPU the launch says so."""
     build = tmp_path / "torch-cuda"

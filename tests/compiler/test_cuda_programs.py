@@ -12,8 +12,9 @@ import pytest
 from tools.folders import unpacked
 
 from answers import Patch
+from workbench import cuda
 from workbench.cli.build import source_of
-from workbench.cuda import declare, nvcc
+from workbench.cuda import compiler as nvcc
 from workbench.cuda.compiler import NVCC, PROGRAM, KernelBuild, Source, kept_cubin
 from workbench.cuda.programs import (
     CompileError,
@@ -36,14 +37,14 @@ CU = unpacked(Path(__file__).parent / "cuda_sources.txtar")
 needs_nvrtc = pytest.mark.skipif(
     not pytest.importorskip("cuda.core", reason="cuda-core is not installed"), reason="no NVRTC"
 )
-needs_nvcc = pytest.mark.skipif(not nvcc.find(), reason="nvcc is not installed")
+needs_nvcc = pytest.mark.skipif(not nvcc.find_nvcc(), reason="nvcc is not installed")
 
 
 @pytest.fixture(params=["nvrtc", pytest.param("nvcc", marks=needs_nvcc)])
 def compiler(request: Any, monkeypatch: Patch) -> str:
     """What compiles programs; NVRTC where nvcc is not installed."""
     if request.param == "nvrtc":
-        monkeypatch.setattr(nvcc, "find", lambda: "")
+        monkeypatch.setattr(nvcc, "find_nvcc", lambda: "")
     monkeypatch.delenv("CPATH", raising=False)
     return str(request.param)
 
@@ -77,7 +78,7 @@ def test_a_program_compiles_as_it_is(file: str, kernel: str, compiler: str) -> N
     [("summed.cu", "::summed"), ("halves.cu", "::widened"), ("of_torch.cu", "twice<half>")],
 )
 def test_headers_of_cuda_are_found(file: str, kernel: str, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(nvcc, "find", lambda: "")
+    monkeypatch.setattr(nvcc, "find_nvcc", lambda: "")
     assert registers(file, kernel, "nvrtc 1") > 0
 
 
@@ -118,7 +119,7 @@ def test_nvcc_is_asked_for_by_name(tmp_path: Path) -> None:
     source = Source(file, "one", {"VALUE": 3}, (), False, NVCC)
     report, code = source.compile("sm_90a")
     (built,) = report.kernels
-    assert (built.kernel, built.compiler) == ("one", nvcc.version(nvcc.find()))
+    assert (built.kernel, built.compiler) == ("one", nvcc.nvcc_version(nvcc.find_nvcc()))
     assert re.fullmatch(r"nvcc \d+\.\d+\.\d+", built.compiler)
     assert f"by {built.compiler}" in compiled_by(built)
     assert str(tmp_path).encode() not in bytes(code.code)
@@ -133,11 +134,11 @@ def test_nvcc_that_does_not_work_is_replaced_or_quoted(tmp_path: Path, monkeypat
         "#!/bin/sh\necho \"nvcc fatal   : Unsupported gpu architecture 'sm_90a'\"\nexit 1\n"
     )
     broken.chmod(0o755)
-    monkeypatch.setattr(nvcc, "find", lambda: str(broken))
+    monkeypatch.setattr(nvcc, "find_nvcc", lambda: str(broken))
     assert registers("instances.cuh", "::outer::add") > 0, "NVRTC compiles it"
     with pytest.raises(CompileError, match="nvcc fatal   : Unsupported gpu architecture"):
         Source(CU / "instances.cuh", "::outer::add", {}, (), False, NVCC).compile("sm_90a")
-    monkeypatch.setattr(nvcc, "find", lambda: "")
+    monkeypatch.setattr(nvcc, "find_nvcc", lambda: "")
     with pytest.raises(EnvironmentLacks, match="nvcc with a host compiler was not found"):
         Source(CU / "instances.cuh", "::outer::add", {}, (), False, NVCC).compile("sm_90a")
 
@@ -148,9 +149,9 @@ def test_nvcc_without_a_host_compiler_is_none(tmp_path: Path, monkeypatch: Patch
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("NVCC_CCBIN", raising=False)
     assert shutil.which("nvcc") == str(alone)
-    assert nvcc.find.__wrapped__() == ""
+    assert nvcc.find_nvcc.__wrapped__() == ""
     (tmp_path / "g++").touch(mode=0o755)
-    assert nvcc.find.__wrapped__() == str(alone)
+    assert nvcc.find_nvcc.__wrapped__() == str(alone)
 
 
 def test_builds_of_studies_keep_their_keys(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -166,9 +167,9 @@ def test_builds_of_studies_keep_their_keys(tmp_path: Path, monkeypatch: Patch) -
 
 def test_only_a_known_compiler_can_be_declared() -> None:
     with pytest.raises(UsageError, match="there is no compiler 'gcc'"):
-        declare.kernel("one.cu", "one", compiler="gcc")
+        cuda.kernel("one.cu", "one", compiler="gcc")
     with pytest.raises(UsageError, match="NVRTC alone is asked whether a kernel waits"):
-        declare.kernel("one.cu", "one", compiler=NVCC, early_start=True)
+        cuda.kernel("one.cu", "one", compiler=NVCC, early_start=True)
 
 
 # Host code.

@@ -15,8 +15,7 @@ import pytest
 from answers import Capsys, Patch
 from remote_gpus import Install, card, listing
 from workbench.cli.main import main
-from workbench.cuda import nvcc
-from workbench.cuda.compiler import compiler_version
+from workbench.cuda.compiler import compiler_version, ran
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.ncu.command import known_error, known_errors
 from workbench.run import gpu, machine, self_test
@@ -201,9 +200,9 @@ def test_a_broken_machine_is_told_in_the_words_of_what_failed(
 
 def test_a_tool_that_does_not_run_is_told(tmp_path: Path) -> None:
     (tmp_path / "no").touch()
-    code, log = nvcc.ran([str(tmp_path / "no")], tmp_path)
+    code, log = ran([str(tmp_path / "no")], tmp_path)
     assert (code, "Permission denied" in log) == (None, True)
-    code, log = nvcc.ran(["sleep", "9"], tmp_path, 0.1)
+    code, log = ran(["sleep", "9"], tmp_path, 0.1)
     assert "timed out after 0.1 seconds" in self_test.failed("ncu", code, log).error
     assert self_test.failed("ncu", 9, "").error == "nothing was printed (exit code 9)"
 

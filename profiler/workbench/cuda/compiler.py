@@ -1,4 +1,6 @@
-"""Compiles a kernel with NVRTC through cuda-core, and reads what NVRTC and ptxas report."""
+"""Compiles a kernel with NVRTC through cuda-core, or with nvcc, and reads what these and ptxas
+report.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,10 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Mapping
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -14,8 +19,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from workbench.cuda import nvcc, programs
-from workbench.cuda.cubin import code_digests
+from workbench.children import ended
+from workbench.cuda import programs
+from workbench.cuda.cubin import code_digests, pointed_at
 from workbench.cuda.includes import expand_includes, header_folders, virtual_name
 from workbench.cuda.programs import CompileError
 from workbench.errors import EnvironmentLacks, nearest
@@ -73,16 +79,6 @@ def parse_log(log: str) -> tuple[list[KernelBuild], list[str]]:
     # What the log does not name is zero.
     builds = [KernelBuild(name, **{**dict.fromkeys(_SIZES, 0), **e}) for name, e in entries.items()]
     return builds, warnings
-
-
-def compiler_message(text: str) -> str:
-    """The diagnostics in a compiler log, without ptxas' resource lines."""
-    kept = [
-        line.strip("\0")
-        for line in text.splitlines()
-        if line.strip("\0 ") and "ptxas info" not in line and "bytes stack frame" not in line
-    ]
-    return "\n".join(kept[:40])
 
 
 NVRTC, NVCC, PROGRAM = "nvrtc", "nvcc", "program"  # see ``cuda.kernel``
@@ -163,7 +159,7 @@ class Source:
     @property
     def _toolchain(self) -> tuple[str, ...]:
         """Name the compilers and headers that a build depends on where NVRTC is not all."""
-        return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(nvcc.find()))
+        return () if self.compiler == NVRTC else (self.compiler, os.path.realpath(find_nvcc()))
 
     @property
     def _virtual_name(self) -> str:
@@ -175,7 +171,7 @@ class Source:
         """
         if self.compiler == NVRTC:
             return self._by_nvrtc(text, arch)
-        tool, why = nvcc.find(), ""
+        tool, why = find_nvcc(), ""
         if self.compiler == NVCC and not tool:
             raise EnvironmentLacks(
                 f"{self.path.name} asks for nvcc, and nvcc with a host compiler was not found",
@@ -186,10 +182,10 @@ class Source:
             if tool:
                 by_nvcc = partial(self._by_nvcc, tool, arch=arch)
                 return self._noting(*programs.compiled(f'#line 1 "{name}"\n{text}', by_nvcc))
-        except nvcc.Refused as error:
+        except NvccFails as error:
             if self.compiler == NVCC:
-                raise self._error(arch, error.log) from None
-            why = f"{error.log.strip()}\n"
+                raise self._error(arch, str(error)) from None
+            why = f"{str(error).strip()}\n"
         try:
             by_nvrtc = partial(self._by_nvrtc, arch=arch)
             return self._noting(*programs.compiled(programs.for_nvrtc(text, name), by_nvrtc))
@@ -197,24 +193,45 @@ class Source:
             raise CompileError(why + error.message, hint=error.hint, log=error.log) from error
 
     def _by_nvcc(self, tool: str, text: str, arch: str) -> tuple[Compiled, Any]:
-        """Raises CompileError, and ``nvcc.Refused`` where nvcc itself does not work."""
+        """Compile a text in which the kernel is an ``extern "C"`` name or a name expression, whose
+        template is instantiated then, such as a cast to a pointer that tells overloads apart.
+
+        Raises CompileError, and NvccFails where nvcc itself does not work.
+        """
         from cuda.core import ObjectCode
 
-        folders, ptxas = header_folders(named_only=True), (*STANDARD_OPTIONS, *self.options)
-        try:
-            log, cubin, symbol = nvcc.compiled(
-                tool, text, self.name, arch, self.defines, folders, ptxas
-            )
-        except nvcc.Refused as error:
-            if error.is_fatal:
-                raise
-            raise self._error(arch, error.log) from error
+        is_plain = self.name.isidentifier()
+        if not is_plain:
+            value = self.name if self.name[0] == "(" else f"&{self.name}"
+            text += f"\n__device__ auto {ENTRY} = {value};\n"
+        folders = header_folders(named_only=True)
+        command = [
+            *(tool, *NVCC_FLAGS, f"-arch={arch}"),
+            *(f"-D{name}={value}" for name, value in self.defines.items()),
+            *(part for folder in folders for part in ("-isystem", folder)),
+            *(part for o in (*STANDARD_OPTIONS, *self.options) for part in ("-Xptxas", o)),
+            *("-o", CUBIN, SOURCE),
+        ]
+        with tempfile.TemporaryDirectory(prefix="workbench-nvcc-") as folder:
+            Path(folder, SOURCE).write_text(text, encoding="utf-8")
+            exit_code, log = ran(command, folder)
+            if exit_code is None or (exit_code and not log):
+                raise NvccFails(f"nvcc fatal: {log or exit_code}")
+            if exit_code:
+                is_broken = re.search(r"^nvcc fatal", log, re.MULTILINE) is not None
+                raise NvccFails(log) if is_broken else self._error(arch, log)
+            cubin = Path(folder, CUBIN).read_bytes()
+        symbol = self.name if is_plain else pointed_at(cubin, ENTRY)
         code = ObjectCode.from_cubin(cubin, symbol_mapping={self.name: symbol.encode()})
-        return self._report(arch, log, cubin, symbol, nvcc.version(tool)), code
+        return self._report(arch, log, cubin, symbol, nvcc_version(tool)), code
 
     def _error(self, arch: str, log: str) -> CompileError:
+        """Quote the diagnostics in a compiler's log, without ptxas' resource lines."""
+        lines = (line.strip("\0") for line in log.splitlines() if line.strip("\0 "))
+        infos = ("ptxas info", "bytes stack frame")
+        kept = [line for line in lines if not any(info in line for info in infos)]
         return CompileError(
-            f"{self.path.name} does not compile for {arch}\n{compiler_message(log)}",
+            "\n".join([f"{self.path.name} does not compile for {arch}", *kept[:40]]),
             hint="the compiler's message above names the file and line",
             log=log,
         )
@@ -346,3 +363,45 @@ def _restore(kept: Path) -> tuple[Compiled, Any] | None:
         return None
     symbols = {name: symbol.encode() for name, symbol in saved.symbols.items()}
     return saved.report, ObjectCode.from_cubin(saved.cubin, symbol_mapping=symbols)
+
+
+TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
+HOST_COMPILERS = ("g++", "clang++", "c++")  # nvcc preprocesses with one
+NVCC_FLAGS = ("-cubin", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda")
+SOURCE, CUBIN, ENTRY = "kernel.cu", "kernel.cubin", "workbench_entry"
+TOOL_SECONDS = 600.0
+
+
+class NvccFails(Exception):
+    """nvcc itself does not work, whatever the source; with what it prints."""
+
+
+@cache
+def find_nvcc() -> str:
+    """Find nvcc on PATH, or in the CUDA toolkit; "" without a host compiler as well."""
+    nvcc = shutil.which("nvcc") or (str(TOOLKIT) if TOOLKIT.is_file() else "")
+    return nvcc if os.environ.get("NVCC_CCBIN") or any(map(shutil.which, HOST_COMPILERS)) else ""
+
+
+@cache
+def nvcc_version(nvcc: str) -> str:
+    release = re.search(r"\bV([\d.]+)", ran([nvcc, "--version"], "/")[1])
+    return f"nvcc {release[1]}" if release else "nvcc"
+
+
+def ran(
+    command: Sequence[str],
+    folder: str | Path,
+    seconds: float = TOOL_SECONDS,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int | None, str]:
+    """Exit code and output of a tool; the code is None where it did not start or come to an end."""
+    late = f"{command[0]} timed out after {seconds:g} seconds"
+    try:
+        with tempfile.TemporaryFile("w+", errors="replace") as output:  # a child keeps a pipe open
+            streams = {"stdout": output, "stderr": subprocess.STDOUT}
+            code = ended(command, seconds, cwd=folder, env=environment, **streams)
+            output.seek(0)
+            return code, output.read() if code is not None else late
+    except OSError as error:
+        return None, str(error)

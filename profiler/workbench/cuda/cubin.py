@@ -15,6 +15,7 @@ from typing import NamedTuple
 MAGIC = b"\x7fELF\x02\x01"
 CUDA = 190  # e_machine
 HEADER, SECTION = struct.Struct("<16sHHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ")
+SYMBOL, RELOCATION = struct.Struct("<IBBHQQ"), struct.Struct("<QQq")
 NO_BITS = 8  # a section that takes no room in the file
 TEXT = ".text."
 # Where a kernel's own sections are called after it: code, attributes, relocations, constants and
@@ -56,6 +57,24 @@ def _body(content: bytes, begin: int, section: tuple[int, ...]) -> bytes:
     if start + size > len(content):
         raise ValueError("cut short")
     return content[start : start + size]
+
+
+def pointed_at(cubin: bytes, variable: str) -> str:
+    """The function that a variable of a cubin is a pointer to. Raises ValueError where it has no
+    such variable, and what ``sections`` raises.
+    """
+    parts = {section.name: section.body for section in sections(cubin)}
+    names = parts[".strtab"]
+    symbols: list[tuple[str, int]] = [
+        (names[name : names.index(b"\0", name)].decode(), value)
+        for name, _, _, _, value, _ in SYMBOL.iter_unpack(parts[".symtab"])
+    ]
+    places = [value for name, value in symbols if name == variable]
+    for place, info, _ in RELOCATION.iter_unpack(parts.get(".rela.nv.global.init", b"")):
+        if place in places:
+            name, _ = symbols[int(info) >> 32]
+            return name
+    raise ValueError(f"the cubin has no pointer {variable}")
 
 
 def code_digests(cubin: bytes) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from math import prod
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -41,17 +41,9 @@ class Kernel(Source):
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
         if len(where) not in (2, 3):
             raise UsageError("launch as kernel[grid, block] or kernel[grid, block, shared_bytes]")
-        grid, block = where[0], where[1]
-        shared_bytes = int(where[2]) if len(where) == 3 else 0
+        return partial(self._launch, where[0], where[1], int(where[2]) if len(where) == 3 else 0)
 
-        def launch(*args: Any) -> None:
-            self._launch(grid, block, shared_bytes, args)
-
-        return launch
-
-    def _launch(
-        self, grid: Extent, block: Extent, shared_bytes: int, args: tuple[Any, ...]
-    ) -> None:
+    def _launch(self, grid: Extent, block: Extent, shared_bytes: int, *args: Any) -> None:
         loaded, sizes = self._loaded  # first: without a GPU it says so
         host = _host()
         if len(args) != len(sizes):

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.children import temporary_folder
+from workbench.cuda.compiler import TOOLKIT, ran
 from workbench.cuda.cubin import MAGIC, TEXT
-from workbench.cuda.nvcc import TOOLKIT, ran
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError
 
 TOOL, SECONDS = "nvdisasm", 120.0

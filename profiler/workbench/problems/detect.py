@@ -11,9 +11,7 @@ from workbench.problems import (
     cuda_file,
     flashinfer_bench,
     gpu_mode,
-    host_function,
     kernelbench,
-    library,
     nsight_python,
     python_function,
 )
@@ -24,13 +22,10 @@ from workbench.study.front_ends import require_configuration
 from workbench.study.users_code import in_words, prints_to_stderr
 
 GROUP = "workbench.problems"
-BUILT_IN = tuple(
-    module.FORMAT
-    for module in (
-        gpu_mode, kernelbench, nsight_python, python_function, cuda_file, host_function,
-        flashinfer_bench, library,
-    )
-)  # fmt: skip
+BUILT_IN = (
+    *(gpu_mode.FORMAT, kernelbench.FORMAT, nsight_python.FORMAT, python_function.FORMAT),
+    *(cuda_file.FORMAT, cuda_file.HOST_FUNCTION, flashinfer_bench.FORMAT, cuda_file.LIBRARY),
+)
 OPTIONS = ("arguments", "inputs", "outputs", "launch", "workload", "solution", "range")
 Tell = Callable[[str], None]
 

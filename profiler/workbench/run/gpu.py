@@ -219,7 +219,7 @@ def why_none() -> str:
 @cache
 def nvidia_smi() -> str:
     """The first line that ``nvidia-smi -L`` prints. It is asked once: it may hang as its driver."""
-    from workbench.cuda.nvcc import ran  # with the whole package
+    from workbench.cuda.compiler import ran  # with the whole package
 
     if shutil.which("nvidia-smi") is None:
         return "nvidia-smi is not on PATH"

@@ -60,7 +60,7 @@ def find_ncu() -> str | None:
 
 @lru_cache
 def ncu_version(ncu: str) -> str | None:
-    from workbench.cuda.nvcc import ran  # with the whole package
+    from workbench.cuda.compiler import ran  # with the whole package
 
     text = ran([ncu, "--version"], ".", bounds.TOOL_SECONDS)[1]
     match = re.search(r"Version (\d+(?:\.\d+)+)", text)

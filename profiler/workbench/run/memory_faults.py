@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import structs
 
 from workbench import bounds
-from workbench.cuda import nvcc
+from workbench.cuda.compiler import TOOLKIT
 from workbench.run.process import Worker, WorkerEnd
 from workbench.run.protocol import Broken, TrialJob
 
@@ -31,7 +31,7 @@ FIRST = re.compile(  # "Invalid __global__ write of size 4 bytes", "at k(float *
 
 def find_sanitizer() -> str:
     """On PATH, or beside nvcc; "" for none."""
-    return shutil.which(TOOL) or shutil.which(TOOL, path=str(nvcc.TOOLKIT.parent)) or ""
+    return shutil.which(TOOL) or shutil.which(TOOL, path=str(TOOLKIT.parent)) or ""
 
 
 def located(scratch: Path, job: TrialJob, end: WorkerEnd) -> WorkerEnd:

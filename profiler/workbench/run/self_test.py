@@ -12,8 +12,7 @@ from pathlib import Path
 
 from workbench import bounds
 from workbench.children import temporary_folder
-from workbench.cuda import nvcc
-from workbench.cuda.compiler import arch_of
+from workbench.cuda import compiler
 from workbench.errors import BadCapture
 from workbench.ncu.command import QUOTED, known_error, quoted
 from workbench.ncu.reader import actions, without_number
@@ -83,7 +82,7 @@ def failed(step: str, code: int | None, log: str) -> Outcome:
 
 
 def ran(command: Sequence[str], folder: Path) -> tuple[int | None, str]:
-    return nvcc.ran(command, folder, bounds.SELF_TEST_SECONDS, worker_environment(folder))
+    return compiler.ran(command, folder, bounds.SELF_TEST_SECONDS, worker_environment(folder))
 
 
 def use_kernel(arch: str) -> None:
@@ -93,7 +92,7 @@ def use_kernel(arch: str) -> None:
     device = None if arch else Device()
     if device is not None:
         device.set_current()
-        arch = arch_of(*device.compute_capability)
+        arch = compiler.arch_of(*device.compute_capability)
     code = Program(SOURCE, "c++", ProgramOptions(arch=arch)).compile("cubin")
     print("done compilation", flush=True)
     if device is None:

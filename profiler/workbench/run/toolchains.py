@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 from workbench import bounds
-from workbench.cuda.nvcc import ran
+from workbench.cuda.compiler import ran
 from workbench.errors import EnvironmentLacks, UsageError
 
 NEEDED, LINKED = ("torch", "numpy", "cuda-core"), ("msgspec", "zstandard")  # distributions
