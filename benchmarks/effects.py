@@ -51,7 +51,7 @@ from workbench.app.target import find_recorded
 from workbench.app.weigh import weigh
 from workbench.cli.streams import executor
 from workbench.derive.speedup import T_975, over_sessions, quantile_of
-from workbench.render.numbers import number
+from workbench.render.doc import number
 from workbench.run.worker.timing.graphs import captured
 from workbench.study.workspace import load_module
 

@@ -34,7 +34,7 @@ from tools.pages import write as write_pages
 
 from workbench.cuda.compiler import package_version
 from workbench.derive.speedup import over_sessions
-from workbench.render.numbers import number, percent
+from workbench.render.doc import number, percent
 from workbench.run.worker.timing.graphs import captured
 from workbench.study.model import Study
 from workbench.study.sources import Fingerprints

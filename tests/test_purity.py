@@ -28,7 +28,7 @@ from workbench.load import LadderEvidence
 from workbench.render import answers, as_json, markdown, page, templates, terminal
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report, launches
-from workbench.render.document import ladder_report as document
+from workbench.render.document.ladder import screen, whole
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
 from workspaces import FIXTURE
@@ -102,16 +102,16 @@ def outputs(evidence: LadderEvidence, config: Config) -> dict[str, object]:
     pair = judge_pair(evidence, config, first, last)
     change = pair_sources(evidence, first.variant, last.variant)
     blocks = [
-        *ladder_report.screen(found),
-        *ladder_report.whole(found),
+        *screen(found),
+        *whole(found),
         *(variant(row, found) for row in found.everything),
         *launches.variants(pair, change, source=True),
     ]
     terminal.write(blocks, Console(file=StringIO(), width=100, force_terminal=True))
     every = [row.variant for row in found.everything]
     return {
-        "report": markdown.document(document.summary(found)),
-        "page": page.render_page(document.report(found, sources.diffs), found, sources),
+        "report": markdown.document(ladder_report.summary(found)),
+        "page": page.render_page(ladder_report.report(found, sources.diffs), found, sources),
         "charts": chart_files(found),
         "json": as_json.dumps(answers.ablation(found, full=every)),
         "json of a pair": as_json.dumps(answers.variant_pair(found, pair, change)),

@@ -24,8 +24,8 @@ from workbench.judge.times import (
     throttling_warnings,
     timing_facts,
 )
-from workbench.render.document.phrases import shape_words
-from workbench.render.numbers import fine, interval, microseconds
+from workbench.render.doc import fine, interval, microseconds
+from workbench.render.document.ladder import shape_words
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
 

@@ -59,7 +59,7 @@ from workbench.load import VariantEvidence
 from workbench.ncu.capture import L2_SECTORS, load_capture
 from workbench.ncu.catalog import needed_metrics
 from workbench.ncu.command import RANGE_PREFIX, range_name
-from workbench.render.numbers import number
+from workbench.render.doc import number
 from workbench.run import machine
 from workbench.run.process import compiler_environment
 from workbench.run.protocol import (

@@ -21,10 +21,9 @@ from made_ladder import ablation
 from workbench.cli import schema as schema_of
 from workbench.cli import try_
 from workbench.judge.ladder import Ablation, Row
-from workbench.render import columns, in_short, markdown, terminal
+from workbench.render import in_short, markdown, terminal
 from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.chart.svg import Drawing
-from workbench.render.columns import LadderColumn, Where, ladder_table
 from workbench.render.doc import (
     Block,
     Bullets,
@@ -43,7 +42,7 @@ from workbench.render.doc import (
     code,
     line,
 )
-from workbench.render.document import ladder_report as document
+from workbench.render.document.ladder import COLUMNS, LadderColumn, Where, ladder_table, screen
 from workbench.render.page import Writer, anchor
 from workspaces import FIXTURE, ROOT, output_of
 
@@ -215,10 +214,10 @@ def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
     printed("report", "--html")
     page = (folder / "report.html").read_text()
     ladder = wb.study("transpose", project=FIXTURE).evidence().ladder
-    screen = io.StringIO()
-    terminal.write(document.screen(ladder), Console(file=screen, width=300, color_system=None))
+    drawn = io.StringIO()
+    terminal.write(screen(ladder), Console(file=drawn, width=300, color_system=None))
     found = {
-        Where.SCREEN: f"{screen.getvalue()} {printed('ablate')}",
+        Where.SCREEN: f"{drawn.getvalue()} {printed('ablate')}",
         Where.REPORT: f"{(folder / 'OPTIMIZATION_REPORT.md').read_text()} {page}",
         Where.PAGE: f"{page} {printed('ablate', '--all')}",
         Where.TRY: markdown.blocks(try_.times_and_limits(ladder.rows[1], ladder, profiled=True)),
@@ -251,7 +250,8 @@ def test_a_column_is_one_entry_and_stands_in_every_output_that_it_names(
         )
         for place, where in enumerate(Where)
     }
-    monkeypatch.setattr(columns, "COLUMNS", (*columns.COLUMNS, *added.values()))
+    more = (*COLUMNS, *added.values())
+    monkeypatch.setattr("workbench.render.document.ladder.COLUMNS", more)
     known = outputs(capsys, tmp_path)
     for place, (where, column) in enumerate(added.items()):
         by_key = where in (Where.CSV, Where.JSON, Where.BRIEF, Where.BRIEF_VARIANT)

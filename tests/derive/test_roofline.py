@@ -14,8 +14,7 @@ from workbench.ncu.capture import find_metric, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.render import markdown
 from workbench.render.chart import charts
-from workbench.render.chart.charts import chart
-from workbench.render.chart.roofline import NO_ARITHMETIC
+from workbench.render.chart.charts import NO_ARITHMETIC, chart
 from workbench.render.doc import plain
 from workbench.render.document import launches
 from workbench.render.document.ladder_report import summary

@@ -33,7 +33,7 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
-from workbench.render.doc import LinesBlock, plain
+from workbench.render.doc import LinesBlock, clip, plain, printable
 from workbench.render.document import hunks
 from workbench.render.document.hunks import (
     absences,
@@ -43,7 +43,6 @@ from workbench.render.document.hunks import (
     shifts,
     shown_shifts,
 )
-from workbench.render.numbers import clip, printable
 from workbench.render.terminal import write
 
 # ---- hunks as a unified diff that ``patch`` takes, to compare with other tools' output

@@ -27,7 +27,7 @@ from workbench.derive.speedup import (
 )
 from workbench.evidence.journal import medians
 from workbench.evidence.records import Series, Session
-from workbench.render.document.timings import time_words
+from workbench.render.doc import time_words
 from workbench.words import Regime
 
 CHAINED = Regime.CHAINED

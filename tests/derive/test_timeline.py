@@ -23,7 +23,7 @@ from workbench.errors import ToolFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Provenance, Timeline
 from workbench.judge.advice_rules import faults
-from workbench.render.chart.timelines import perfetto, timeline_chart
+from workbench.render.chart.charts import perfetto, timeline_chart
 from workbench.run import iket, machine
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import DeviceFound, Done, Event, Start, VariantsJob

@@ -29,7 +29,7 @@ from workbench.judge.bottlenecks import bottlenecks, parts
 from workbench.ncu.capture import LINE_COLUMNS, RULE_COLUMNS, ColumnTable
 from workbench.ncu.catalog import LEVELS, STALL_PREFIX, STALL_REASONS, needed_metrics
 from workbench.ncu.report_file import Launch
-from workbench.render.document import launches as document
+from workbench.render.document import launches
 from workbench.render.markdown import blocks
 
 NAMES = sorted({*needed_metrics(), *(STALL_PREFIX + reason for reason in STALL_REASONS)})
@@ -115,7 +115,7 @@ def test_a_launch_without_a_duration_costs_no_other_its_share_or_occupancy() -> 
     one, other = (Launch(i, f"k{i}", f"k{i}", "kernel", None, None, 4.0, None, "") for i in (0, 1))
     lost = Launch(2, "k2", "k2", "kernel", None, None, None, None, "")
     found = groups([one, other, lost])
-    told = blocks([document.group_table(found), *document.untimed(found)])
+    told = blocks([launches.group_table(found), *launches.untimed(found)])
     assert told.count("50 %") == 2
     assert "duration not collected of launch 2" in told
     occupancy = "sm__warps_active.avg.pct_of_peak_sustained_active"

@@ -22,8 +22,7 @@ from property_cases import examples
 from workbench.cli.main import complain
 from workbench.errors import UsageError
 from workbench.judge.ladder import Ablation
-from workbench.render import answers as ladder_json
-from workbench.render import as_json, markdown, page, terminal
+from workbench.render import answers, as_json, markdown, page, terminal
 from workbench.render.chart import svg
 from workbench.render.chart.charts import chart_files
 from workbench.render.doc import (
@@ -38,10 +37,11 @@ from workbench.render.doc import (
     Table,
     TableRow,
     authored,
+    harmless,
     line,
+    printable,
 )
 from workbench.render.document.ladder_report import report, summary
-from workbench.render.numbers import harmless, printable
 from workbench.study.workspace import folder_name
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -227,7 +227,7 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
     }
     assert parsed.resources <= own.resources
     assert all(each.startswith(("https://", "http://")) for each in parsed.links - own.links)
-    data = as_json.dumps(ladder_json.ablation(found))
+    data = as_json.dumps(answers.ablation(found))
     assert data.isascii()
     assert not steering(data)
     assert isinstance(json.loads(data), dict)

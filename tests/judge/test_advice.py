@@ -44,8 +44,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.catalog import L1_BYTES, L2_BYTES, STALL_PREFIX, STALL_REASONS
-from workbench.render import answers as advice_json
-from workbench.render import as_json, in_short, markdown
+from workbench.render import answers, as_json, in_short, markdown
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
 from workbench.study.model import Work
@@ -542,7 +541,7 @@ def test_every_recorded_variant_under_four_kilobytes(ladder: Ablation) -> None:
     rows = [row for row in ladder.everything if row.capture]
     assert len(rows) > 25
     for row in rows:
-        text = as_json.dumps(advice_json.advised(ladder, row))
+        text = as_json.dumps(answers.advised(ladder, row))
         data = json.loads(text)
         assert len(text.encode()) < 4096, row.variant
         assert len(data["advice"]) <= 3

@@ -29,8 +29,8 @@ from workbench.ncu.capture import (
     KeptTables,
 )
 from workbench.render import doc
-from workbench.render.document.limits import brief
-from workbench.render.document.limits import share as share_text
+from workbench.render.doc import share as share_text
+from workbench.render.document.variant import bottleneck
 from workbench.study.files import decompressed
 
 
@@ -104,9 +104,9 @@ def test_of_several_kernels_the_one_that_takes_long_is_named_first() -> None:
     first, second = bottlenecks(rules, lines_of(), found, part)
     assert (first.kernel, first.part, second.kernel) == ("long", 0.9, "short")
     assert (first.metric, first.value) == ("metric", 1.0)  # the kernel's own, not of all
-    assert "in long, 90 % of the durations" in doc.plain(brief(first))
+    assert "in long, 90 % of the durations" in doc.plain(bottleneck(first))
     (only,) = bottlenecks(rules_of(*rules.entries[1:]), lines_of(), found, {"long": 1.0})
-    assert "durations" not in doc.plain(brief(only))
+    assert "durations" not in doc.plain(bottleneck(only))
     assert only.kernel == "long"
 
 
@@ -125,9 +125,9 @@ def test_a_roof_within_15_percent_is_named_first_and_advice_without_an_estimate_
     levels = {"l2": 30.0, "dram": 85.0}
     roof, advice = bottlenecks(rules_of(unrated), lines, found, {}, levels=levels)
     assert (roof.title, roof.scope, roof.value) == ("DRAM bandwidth", "roof", 88)
-    assert doc.plain(brief(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
+    assert doc.plain(bottleneck(roof)) == "DRAM bandwidth at 88 % of its peak (m)"
     assert advice.title == "High Throughput"
-    assert "no estimate" in doc.plain(brief(advice))
+    assert "no estimate" in doc.plain(bottleneck(advice))
     (stall,) = bottlenecks(rules_of(), lines, {**found, "dram_pct": seen(50)}, {})
     assert stall.title == "Long scoreboard stalls"
 

@@ -20,7 +20,7 @@ from workbench.errors import UsageError
 from workbench.evidence.journal import Journal, PredictionEntry
 from workbench.judge.ladder import judge
 from workbench.judge.predictions import judge_predictions, restated, score, written
-from workbench.render.document import variant as predicted
+from workbench.render.document.ladder import results
 from workbench.run.protocol import SessionsJob, VariantsJob
 from workbench.study.model import Prediction, Step
 from workbench.study.params import DRAWN, unseen_shapes
@@ -254,7 +254,7 @@ def test_what_is_restated_is_shown_and_not_counted() -> None:
     counted = score(outcomes)
     assert (counted.confirmed, counted.refuted, counted.total, counted.restated) == (1, 1, 2, 1)
     assert (counted.before, counted.confirmed_before) == (1, 0)
-    assert predicted.results(counted) == (
+    assert results(counted) == (
         "1 confirmed, 1 refuted, 0 not measurable (of 1 written before the first measurement, "
         "0 confirmed; 1 that restate another do not count)"
     )

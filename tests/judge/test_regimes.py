@@ -37,11 +37,10 @@ from workbench.judge.times import ShapeTimes, timing_facts
 from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, in_short, markdown
 from workbench.render.as_json import dumps, plain_data
-from workbench.render.columns import Where, ladder_table
 from workbench.render.doc import Bullets, plain
-from workbench.render.document import ladder_report, phrases, timings
+from workbench.render.document import ladder_report, variant
+from workbench.render.document.ladder import Where, answer, call_of, controls, ladder_table
 from workbench.render.document.ladder_report import change, summary
-from workbench.render.document.timings import controls
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict
@@ -139,7 +138,7 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
         "The GPU was at its power limit: 1.25x between two other kernels, 1.16x [1.16, 1.16] "
         "without other kernels; 1.16x counts."
     )
-    assert told in plain(phrases.answer(found))
+    assert told in plain(answer(found))
     for where in (Where.SCREEN, Where.REPORT, Where.PAGE):
         (row,) = (r for r in ladder_table(found, where).rows if r.key == best.variant)
         assert plain(row.cells["speedup_over_fastest"].text) == "1.16x alone"
@@ -153,7 +152,7 @@ def test_the_smaller_of_two_ratios_is_claimed() -> None:
     assert not_none(found.across).geometric_mean == pytest.approx(151 / 130, rel=1e-3)
     alone = answers.row(found, best).regimes
     assert "alone" in plain_data(alone)
-    rows = [r.key for r in timings.regimes(best).rows]
+    rows = [r.key for r in variant.regimes(best).rows]
     assert rows == ["chained", "cold", "alone"]
 
 
@@ -165,11 +164,11 @@ def test_what_is_faster_alone_or_was_not_timed_alone_is_claimed_by_its_ratio_in_
     known: Timing, told: str
 ) -> None:
     found = judged(known)
-    best, said = not_none(found.best), plain(phrases.answer(found))
+    best, said = not_none(found.best), plain(answer(found))
     assert best.claimed == best.over_fastest
     assert told in said
     assert told or "alone" not in said
-    rows = [r.key for r in timings.regimes(best).rows]
+    rows = [r.key for r in variant.regimes(best).rows]
     assert rows == ["chained", "cold", *["alone"] * bool(told)]
 
 
@@ -305,13 +304,13 @@ def test_the_fastest_reference_is_what_the_headline_is_held_against() -> None:
     row = found.row("fix")
     assert row.chained.fastest == REFERENCE
     assert not_none(row.over_fastest).ratio == pytest.approx(3.0)
-    said = plain(phrases.answer(found))
+    said = plain(answer(found))
     assert f"fix takes 10.0 µs per call: 3.00x [3.00, 3.00] the speed of {REFERENCE} (30.0" in said
     assert "Its error beside that of library is not collected" in said
     correct = Gate("correct", GateState.PASSED, finding("correct", "exact", max_error=0.0))
     exact = dataclasses.replace(row, gates=(correct,))
     rows = tuple(exact if each is row else each for each in found.rows)
-    assert "Its results are exact." in plain(phrases.answer(dataclasses.replace(found, rows=rows)))
+    assert "Its results are exact." in plain(answer(dataclasses.replace(found, rows=rows)))
 
 
 def gate(row: Row, name: str) -> Gate:
@@ -492,8 +491,8 @@ def test_what_else_is_in_a_call_of_a_reference_is_told() -> None:
     nodes = (GraphNode(kind=NodeKind.MEMSET), GraphNode(kind=NodeKind.KERNEL, kernel="k"))
     known = msgspec.structs.replace(in_regimes(EARLY, alone=9.7), nodes={REFERENCE: nodes})
     found = judged(known)
-    assert phrases.call_of(found.row(REFERENCE)) == "a memset and a kernel"
-    assert phrases.call_of(found.row("fix11")) == ""
+    assert call_of(found.row(REFERENCE)) == "a memset and a kernel"
+    assert call_of(found.row("fix11")) == ""
     assert "A call of `library` is a memset and a kernel." in markdown.blocks(summary(found).blocks)
 
 
@@ -583,7 +582,7 @@ def test_times_beside_a_ratio_at_all_shapes_are_of_its_sessions() -> None:
     )
     assert not_none(at.speedup_over_fastest).ratio == pytest.approx(2.0)
     assert judged.row("last").over_baseline is None
-    told = plain(phrases.answer(judged))
+    told = plain(answer(judged))
     assert "its speed relative to base (20.0 µs) is not collected." in told
 
 

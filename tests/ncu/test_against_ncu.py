@@ -23,8 +23,7 @@ from workbench.judge.findings import sentence
 from workbench.load import load
 from workbench.ncu.capture import Capture, load_capture
 from workbench.render import markdown
-from workbench.render.document import advice as advised
-from workbench.render.document import limits
+from workbench.render.document import advice, variant
 from workbench.study.workspace import find_workspace
 from workspaces import RAW, ROOT
 
@@ -61,8 +60,8 @@ class Launch:
     @property
     def shown(self) -> str:
         """What ``show`` and ``advise`` print of it in sentences."""
-        look = advised.first_look(self.advice, self.kernel.hottest)
-        blocks = [*look, *advised.listed(self.advice), limits.bullets(self.bottlenecks)]
+        look = advice.first_look(self.advice, self.kernel.hottest)
+        blocks = [*look, *advice.listed(self.advice), variant.bottlenecks(self.bottlenecks)]
         return markdown.blocks(blocks).replace("under 1 %", "0 %")
 
     def lines(self, *counters: str) -> Counter[str]:
@@ -98,8 +97,8 @@ def _launches() -> Iterator[Launch]:
                 shape = path.parent.name
                 wanted[shape] = list(captures_at(folder, shape))
             for shape, evidence in load(study, folder, wanted, captures=wanted).items():
-                for variant, known in evidence.variants.items():
-                    where = f"{name}/{shape}/{variant}"
+                for step, known in evidence.variants.items():
+                    where = f"{name}/{shape}/{step}"
                     yield from _of_capture(where, known.capture) if known.capture else ()
 
 

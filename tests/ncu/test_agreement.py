@@ -31,7 +31,7 @@ from workbench.judge.comparison import compare
 from workbench.ncu.capture import Capture, load_capture
 from workbench.ncu.catalog import catalog
 from workbench.ncu.reader import actions
-from workbench.render.numbers import factor
+from workbench.render.doc import factor
 from workspaces import (
     CAPTURES,
     CAUSAL,

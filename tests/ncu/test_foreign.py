@@ -24,8 +24,8 @@ from workbench.judge.findings import sentences
 from workbench.ncu.report_file import Launch, Report, parse_options, read_report
 from workbench.render import markdown
 from workbench.render.doc import Paragraph, line
+from workbench.render.doc import factor as times
 from workbench.render.document.launches import extent, figure_pairs, kernel, limiters, unmatched
-from workbench.render.numbers import factor as times
 from workbench.run import machine
 from workspaces import CAUSAL, RAW, recorded_index, recorded_report
 

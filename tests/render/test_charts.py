@@ -29,8 +29,8 @@ from workbench.render.chart.charts import (
     fills,
     parts,
 )
-from workbench.render.document.phrases import anchor
-from workbench.render.numbers import microseconds, percent
+from workbench.render.doc import microseconds, percent
+from workbench.render.document.ladder import anchor
 from workspaces import ROOT
 
 HERE = Path(__file__).parents[1]

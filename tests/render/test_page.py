@@ -24,13 +24,12 @@ from workbench.ncu.capture import find_metric
 from workbench.ncu.report_file import read_report
 from workbench.render.chart import svg
 from workbench.render.chart.charts import memory
-from workbench.render.doc import Section, plain
+from workbench.render.doc import Section, factor, interval, plain, speed
+from workbench.render.doc import number as digits
 from workbench.render.document.hunks import weight
-from workbench.render.document.ladder_report import report
-from workbench.render.document.limits import GUIDE, figure_value
-from workbench.render.document.phrases import brief_shape
-from workbench.render.numbers import factor, interval, speed
-from workbench.render.numbers import number as digits
+from workbench.render.document.ladder import brief_shape
+from workbench.render.document.ladder_report import GUIDE, report
+from workbench.render.document.variant import figure_value
 from workbench.render.page import CODE
 from workbench.study.sources import virtual_name
 from workbench.words import Verdict

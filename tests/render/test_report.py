@@ -19,7 +19,8 @@ from workbench.judge.times import InRegime
 from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS
 from workbench.render.doc import CodeBlock, Text
-from workbench.render.document import ladder_report, phrases
+from workbench.render.document import ladder_report
+from workbench.render.document.ladder import answer
 from workbench.render.document.ladder_report import change, report, summary
 from workbench.words import Origin, Regime, Verdict
 
@@ -83,30 +84,30 @@ def test_the_command_that_reproduces_it_can_be_pasted_into_any_shell() -> None:
 )
 def test_the_answer_is_honest_about_the_reference(ratio: Ratio | None, words: str) -> None:
     known = InRegime(microseconds=time(337.0), speedup_over_fastest=ratio, fastest="sdpa")
-    text = told(phrases.answer(with_row(ablation(1), "fix1", regimes={Regime.CHAINED: known})))
+    text = told(answer(with_row(ablation(1), "fix1", regimes={Regime.CHAINED: known})))
     assert f"`fix1` takes 337 µs per call: {words}" in text
 
 
 def test_a_baseline_without_a_time_is_not_in_the_answer() -> None:
     alone = {Regime.CHAINED: InRegime(microseconds=time(177.0))}
     found = with_row(with_row(ablation(3), "fix3", regimes=alone), "baseline", regimes={})
-    assert "baseline" not in told(phrases.answer(found))
+    assert "baseline" not in told(answer(found))
 
 
 def test_the_answer_names_its_basis() -> None:
-    text = told(phrases.answer(ablation(3)))
+    text = told(answer(ablation(3)))
     assert text.startswith("**`fix3` takes 177 µs per call: ")
     assert "3.61x that of baseline (640 µs).**" in text
     assert " Its largest error is 1.25x that of `sdpa`. " in text
     assert text.endswith(" Study `attention` at B=2, NVIDIA H200, recorded 2026-01-02.")
-    measured = told(phrases.answer(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
+    measured = told(answer(dataclasses.replace(ablation(3), source=Origin.MEASURED)))
     assert "measured 2026-01-02" in measured
 
 
 def test_result_without_a_step_or_a_time() -> None:
-    assert "No step was kept: `baseline` takes 640 µs" in told(phrases.answer(ablation(0)))
+    assert "No step was kept: `baseline` takes 640 µs" in told(answer(ablation(0)))
     nothing = not_current(ablation(0), "baseline", "missing", "not measured")
-    assert "there is no result yet" in told(phrases.answer(nothing))
+    assert "there is no result yet" in told(answer(nothing))
     assert "not collected" in render(nothing)
 
 
@@ -114,7 +115,7 @@ def test_stale_step_shows_no_figure() -> None:
     found = not_current(ablation(3), "fix3", "stale", "its sources changed")
     text = render(found)
     assert "177 µs" not in text
-    assert not [line for line in phrases.failures(found) if "fix3" in told(line)]
+    assert not [line for line in ladder_report.failures(found) if "fix3" in told(line)]
     assert "`fix1` takes 337 µs" in text
 
 
@@ -123,7 +124,7 @@ def test_why_a_step_failed_stands_in_full_beside_its_lesson() -> None:
     step = not_none(found.row("fix3").step)
     step = msgspec.structs.replace(step, lesson="Check *hard* inputs. Always.")
     found = with_row(found, "fix3", verdict=Verdict.WRONG, step=step)
-    (line,) = [told(line) for line in phrases.failures(found) if "fix3" in told(line)]
+    (line,) = [told(line) for line in ladder_report.failures(found) if "fix3" in told(line)]
     assert ": wrong: with outliers inputs. Check *hard* inputs." in line
 
 
@@ -131,10 +132,10 @@ def test_a_step_is_told_by_the_shape_where_it_is_judged() -> None:
     """What it is at the table's shape, which it may not support, is no word on it."""
     found = not_current(ablation(3), "fix3", "failed", "unsupported: at most 128 keys")
     kept = with_row(found, "fix3", verdict=Verdict.KEPT, judged_at="short")
-    assert not [line for line in phrases.failures(kept) if "fix3" in told(line)]
+    assert not [line for line in ladder_report.failures(kept) if "fix3" in told(line)]
     over = Ratio(1.009, 1.001, 1.017)
     judged = with_row(kept, "fix3", verdict=Verdict.NO_GAIN, deciding_speedup=over, gates=())
-    (text,) = [told(line) for line in phrases.failures(judged) if "fix3" in told(line)]
+    (text,) = [told(line) for line in ladder_report.failures(judged) if "fix3" in told(line)]
     assert "(no gain at short)" in text
     assert "1.009x [1.001, 1.017] the speed of `fix1`" in text
 
@@ -150,15 +151,15 @@ def test_captures_of_another_shape_than_a_step_is_judged_at_are_named_so() -> No
 
 
 def test_only_rejected_steps_are_under_what_did_not_work() -> None:
-    (said,) = [told(line) for line in phrases.failures(ablation(3))]
+    (said,) = [told(line) for line in ladder_report.failures(ablation(3))]
     assert said.startswith("`fix2` (")
     assert "0.962x [0.952, 0.971] the speed of `fix1`" in said
     assert "No variant was rejected." in render(ablation(1))
 
 
 def test_of_many_failures_the_others_are_counted(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(phrases, "MOST_FAILURES", 0)
-    (said,) = [told(line) for line in phrases.failures(ablation(3))]
+    monkeypatch.setattr("workbench.render.document.ladder_report.MOST_FAILURES", 0)
+    (said,) = [told(line) for line in ladder_report.failures(ablation(3))]
     assert said == "1 more: `workbench ablate --all --study attention`"
 
 

@@ -13,8 +13,7 @@ from answers import not_none
 from made_ladder import ablation, not_current, ratio, with_row
 from workbench.derive.speedup import Ratio
 from workbench.judge.ladder import Ablation
-from workbench.render import markdown, numbers
-from workbench.render.columns import ladder_table
+from workbench.render import doc, markdown
 from workbench.render.doc import (
     Field,
     Paragraph,
@@ -28,6 +27,7 @@ from workbench.render.doc import (
     strong,
     table,
 )
+from workbench.render.document.ladder import ladder_table
 
 
 def parse(text: str) -> list[list[str]]:
@@ -81,20 +81,20 @@ def cells(found: Ablation, variant: str) -> dict[str, str]:
     ],
 )
 def test_number(value: float | None, shown: str) -> None:
-    assert numbers.number(value) == shown
+    assert doc.number(value) == shown
 
 
 def test_percent_never_shows_something_as_nothing() -> None:
-    assert numbers.percent(0.000646) == "0.065 %"
-    assert numbers.percent(0.7527) == "75 %"
-    assert numbers.percent(0.0) == "0.0 %"
-    assert numbers.percent(None) == "not collected"
+    assert doc.percent(0.000646) == "0.065 %"
+    assert doc.percent(0.7527) == "75 %"
+    assert doc.percent(0.0) == "0.0 %"
+    assert doc.percent(None) == "not collected"
 
 
 def test_ratio_and_interval() -> None:
-    assert numbers.ratio(Ratio(2.912, 2.88, 2.951)) == "2.91x"
-    assert numbers.interval(Ratio(2.912, 2.88, 2.951)) == "2.91x [2.88, 2.95]"
-    assert numbers.ratio(None) == numbers.interval(None) == "not collected"
+    assert doc.ratio(Ratio(2.912, 2.88, 2.951)) == "2.91x"
+    assert doc.interval(Ratio(2.912, 2.88, 2.951)) == "2.91x [2.88, 2.95]"
+    assert doc.ratio(None) == doc.interval(None) == "not collected"
 
 
 @pytest.mark.parametrize(
@@ -111,9 +111,9 @@ def test_ratio_and_interval() -> None:
     ],
 )
 def test_counts_carry_their_own_unit(millions: float, shown: str) -> None:
-    assert numbers.quantity(millions, "M") == shown
-    assert numbers.with_unit("Bank conflicts", "M") == "Bank conflicts"
-    assert numbers.with_unit("Time", "µs") == "Time (µs)"
+    assert doc.quantity(millions, "M") == shown
+    assert doc.with_unit("Bank conflicts", "M") == "Bank conflicts"
+    assert doc.with_unit("Time", "µs") == "Time (µs)"
 
 
 def test_a_table_is_gfm_without_padding() -> None:
@@ -224,10 +224,10 @@ def test_row_without_current_evidence_says_why(status: str, problem: str, shown:
 
 
 def test_near_one_keeps_the_decimals_that_decide() -> None:
-    assert numbers.ratio(ratio(1.013)) == "1.013x"
-    assert numbers.interval(Ratio(1.0343, 1.0287, 1.0999)) == "1.034x [1.029, 1.100]"
-    assert numbers.interval(Ratio(1.0, 0.987, 1.104)) == "1.00x [0.987, 1.10]"
-    assert numbers.ratio(ratio(0.0162)) == "0.0162x"
+    assert doc.ratio(ratio(1.013)) == "1.013x"
+    assert doc.interval(Ratio(1.0343, 1.0287, 1.0999)) == "1.034x [1.029, 1.100]"
+    assert doc.interval(Ratio(1.0, 0.987, 1.104)) == "1.00x [0.987, 1.10]"
+    assert doc.ratio(ratio(0.0162)) == "0.0162x"
 
 
 @pytest.mark.parametrize(

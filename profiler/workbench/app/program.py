@@ -45,7 +45,7 @@ from workbench.ncu.report_file import (
     pick_launch,
     read_report,
 )
-from workbench.render.chart.timelines import TRACE, perfetto, timeline_chart
+from workbench.render.chart.charts import TRACE, perfetto, timeline_chart
 from workbench.run import iket, machine
 from workbench.run.gpu import PACKAGE as NVML_PACKAGE
 from workbench.run.gpu import why_none

@@ -27,7 +27,7 @@ from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.ladder import Ablation
 from workbench.render import answers, as_table, doc, in_short
-from workbench.render.document import ladder_report, phrases
+from workbench.render.document.ladder import screen, warnings, whole
 from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict
@@ -158,7 +158,7 @@ def brief(result: Ablation | JudgedStep) -> dict[str, object]:
 
 def frame(result: Ablation | Iterable[Ablation], note: Callable[[str], None]) -> DataFrame:
     every = [result] if isinstance(result, Ablation) else list(result)
-    for text in dict.fromkeys(text for each in every for text in phrases.warnings(each)):
+    for text in dict.fromkeys(text for each in every for text in warnings(each)):
         note(doc.plain(text))
     return as_table.variants(*every)
 
@@ -167,9 +167,7 @@ def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[doc.
     """A screen, or all rows and columns, of each shape."""
     if isinstance(result, Ablation):
         named = options.fixes or []
-        yield from (
-            ladder_report.whole(result) if options.all_ else ladder_report.screen(result, named)
-        )
+        yield from (whole(result) if options.all_ else screen(result, named))
         return
     for each in result:
         yield from blocks(each, options)

@@ -14,7 +14,8 @@ from workbench.cli.streams import show
 from workbench.judge.findings import sentences
 from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, doc, in_short
-from workbench.render.document import advice, launches, variant
+from workbench.render.document import advice, launches
+from workbench.render.document.ladder import origin
 
 
 def run(options: AdviseOptions) -> None:
@@ -45,7 +46,7 @@ def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[doc.B
     if isinstance(result, ReportResult):
         yield from _report(result, options)
         return
-    yield variant.origin(result.ladder)
+    yield origin(result.ladder)
     yield from doc.warned(sentences(result.damaged))
     yield advice.to_try(result.row.advice, result.row.variant)
 

@@ -20,7 +20,7 @@ from workbench.cli.options import CheckOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.render import doc, in_short
-from workbench.render.numbers import factor, number, percent
+from workbench.render.doc import factor, number, percent
 from workbench.study.workspace import including
 from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 

@@ -40,10 +40,10 @@ from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.findings import sentence, sentences
 from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, doc, in_short
-from workbench.render.doc import Line, Piece
-from workbench.render.document import hunks, launches, variant
+from workbench.render.doc import Line, Piece, count, number
+from workbench.render.document import hunks, launches
 from workbench.render.document.hunks import BLANK, STYLES, gutter
-from workbench.render.numbers import count, number
+from workbench.render.document.ladder import origin
 from workbench.study.files import for_shell
 from workbench.words import NONE, Status
 
@@ -167,7 +167,7 @@ def blocks(
         yield from _reports(result, options)
         return
     names = (result.pair.before.variant, result.pair.after.variant)
-    yield variant.origin(result.ladder)
+    yield origin(result.ladder)
     yield from launches.variants(result.pair, result.changes, source=options.source)
     if options.source:
         yield from _source(result.changes, names, result.paths)

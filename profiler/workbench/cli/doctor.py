@@ -21,7 +21,10 @@ def run(options: DoctorOptions) -> int:
 
 def brief(result: Diagnosis) -> dict[str, object]:
     """Return what works, and each row that does not with its way out."""
-    from workbench.render.in_short import command, short  # reads records: not without msgspec
+    from workbench.render.in_short import (
+        command,
+        short,  # reads records: not without msgspec
+    )
 
     return {
         "works": dict(result.works),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.errors import WorkbenchError
 from workbench.render import doc
-from workbench.render.numbers import printable_lines
+from workbench.render.doc import printable_lines
 
 if TYPE_CHECKING:
     from rich.console import Console

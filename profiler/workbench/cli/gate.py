@@ -12,7 +12,7 @@ from workbench.errors import CannotTell, GateFailed, UsageError
 from workbench.judge.commits import Difference, VariantChange, difference_label
 from workbench.judge.findings import sentence
 from workbench.render import doc, in_short
-from workbench.render.numbers import number
+from workbench.render.doc import number
 from workbench.study.workspace import find_workspace
 from workbench.words import NONE, Cause, Move, grouped
 

@@ -17,8 +17,8 @@ from workbench.cli.streams import DASHES, executor, note, note_failures, show
 from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.judge.findings import sentence, sentences
 from workbench.render import answers, as_table, doc, in_short
-from workbench.render.chart import timelines
 from workbench.render.document import launches, variant
+from workbench.render.document.ladder import origin
 from workbench.words import Status
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
 
 def blocks(result: Result, _: object) -> Iterator[doc.Block]:
     if isinstance(result, TracedProgram):
-        yield from timelines.launches(result.timeline, result.faults)
+        yield from variant.traced(result.timeline, result.faults)
         trace, chart = map(str, result.files)
         yield doc.paragraph("For ui.perfetto.dev: ", doc.code(trace), "; chart: ", doc.code(chart))
         return
@@ -182,7 +182,7 @@ def blocks(result: Result, _: object) -> Iterator[doc.Block]:
         yield from _program(result)
         return
     ladder = result.ladder
-    yield variant.origin(ladder)
+    yield origin(ladder)
     for row in result.rows:
         yield variant.variant(row, ladder)
     yield from doc.warned(sentences(ladder.warnings))

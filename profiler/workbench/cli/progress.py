@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.cli.waiting import Waiting, telling
 from workbench.evidence.records import Session
-from workbench.render.numbers import printable, printable_lines
+from workbench.render.doc import printable, printable_lines
 from workbench.run.protocol import (
     Built,
     Captured,

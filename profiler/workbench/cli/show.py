@@ -31,6 +31,7 @@ from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, V
 from workbench.render.as_json import shown_fields
 from workbench.render.document import hunks, launches, variant
 from workbench.render.document.hunks import hottest_first
+from workbench.render.document.ladder import origin
 from workbench.study.files import stands
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def frame(result: Shown, note: Callable[[str], None]) -> DataFrame:
 def blocks(result: Shown, options: Any) -> Iterator[doc.Block]:
     match result:
         case VariantResult(ladder=ladder, row=row, damaged=damaged):
-            yield variant.origin(ladder)
+            yield origin(ladder)
             yield variant.variant(row, ladder)
             yield variant.evidence_states(row)
             yield from doc.warned(sentences(damaged))

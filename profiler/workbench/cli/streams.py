@@ -28,7 +28,7 @@ class NotWritten(OSError):
 
 def note(text: str) -> None:
     """One line or several on stderr."""
-    from workbench.render.numbers import printable_lines
+    from workbench.render.doc import printable_lines
 
     print(printable_lines(text), file=sys.stderr)
 

@@ -19,12 +19,10 @@ from workbench.judge.gates import ACCURATE, CORRECT
 from workbench.judge.ladder import Ablation, Row
 from workbench.problems.problem import Problem
 from workbench.render import answers, as_json, doc, in_short
-from workbench.render.columns import Where, ladder_table
+from workbench.render.doc import factor, number, with_cycles
 from workbench.render.document import advice
-from workbench.render.document.limits import bullets
-from workbench.render.document.phrases import call_of, took, with_cycles
-from workbench.render.document.variant import limited, origin
-from workbench.render.numbers import factor, number
+from workbench.render.document.ladder import Where, call_of, ladder_table, origin, took
+from workbench.render.document.variant import bottlenecks, limited
 from workbench.run import machine
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
@@ -186,7 +184,7 @@ def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[doc.
     shown += [g for g in row.gates if g.why.code == "kernels.unchecked"]
     blocks += [doc.paragraph(f"{gate.name}: {sentence(gate.why)}") for gate in shown]
     if row.bottlenecks:
-        blocks += [doc.paragraph("What limits it:"), bullets(row.bottlenecks)]
+        blocks += [doc.paragraph("What limits it:"), bottlenecks(row.bottlenecks)]
         blocks.append(doc.paragraph(limited(row.occupancy_limiters)))
     else:
         blocks.append(doc.paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))

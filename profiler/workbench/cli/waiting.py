@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workbench.render.numbers import printable_lines
+from workbench.render.doc import printable_lines
 
 SILENT_S, LOOK_S = 8.0, 0.5  # after which a command says what it waits for
 

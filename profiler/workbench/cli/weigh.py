@@ -8,7 +8,7 @@ from workbench.cli.streams import show
 from workbench.derive.trace_weights import Weight
 from workbench.errors import UsageError
 from workbench.render import doc
-from workbench.render.numbers import number, percent
+from workbench.render.doc import number, percent
 from workbench.words import NONE
 
 

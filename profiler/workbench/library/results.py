@@ -43,12 +43,11 @@ from workbench.ncu.report_file import Launch, Report, pick_launch
 from workbench.render import as_json, as_table, doc, markdown, page
 from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
-from workbench.render.columns import Where, ladder_table
 from workbench.render.document import launches, variant
 from workbench.render.document.advice import CATALOGUE, spot
+from workbench.render.document.ladder import Where, answer, ladder_table, origin, warnings
 from workbench.render.document.launches import Details
-from workbench.render.document.phrases import answer, warnings
-from workbench.render.document.timings import sweep_view
+from workbench.render.document.sweep import sweep_view
 from workbench.run import machine
 from workbench.study.files import write_bytes
 from workbench.study.model import Study
@@ -170,7 +169,7 @@ class ProfiledVariant(Shown, Row):
         return as_table.figures(self.figures)
 
     def _blocks(self) -> Sequence[doc.Block]:
-        return [variant.origin(self.ladder), variant.variant(self, self.ladder)]
+        return [origin(self.ladder), variant.variant(self, self.ladder)]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -187,7 +186,7 @@ class ComparedVariants(Shown, VariantPair):
 
     def _blocks(self) -> Sequence[doc.Block]:
         pair = launches.variants(self, self.changes, source=False)
-        return [variant.origin(self.ladder), *pair]
+        return [origin(self.ladder), *pair]
 
 
 @dataclass(frozen=True, repr=False)

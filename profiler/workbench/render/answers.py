@@ -25,12 +25,11 @@ from workbench.judge.program_variants import ProgramStep
 from workbench.judge.times import AcrossShapes, AtShape, InRegime, TimingFacts
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
-from workbench.render.columns import Where, data
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.hunks import SourceLine
+from workbench.render.document.ladder import Where, data, figure
 from workbench.render.document.launches import Details, PairRead
-from workbench.render.document.limits import FigurePair, figure_pairs
-from workbench.render.document.phrases import figure
+from workbench.render.document.variant import FigurePair, figure_pairs
 from workbench.words import VIRTUAL_ROOT, Change, GateState, Regime, Stage
 
 DIGITS = 4

@@ -13,14 +13,12 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
 from workbench.ncu.report_file import Launch
 from workbench.render.as_json import plain_data, shown_fields
-from workbench.render.columns import Where, data
-from workbench.render.numbers import printable
+from workbench.render.doc import printable
+from workbench.render.document.hunks import SourceLine
+from workbench.render.document.ladder import Where, data
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from workbench.render.document.hunks import SourceLine
-
 
 OWN = ("value", "ratio")  # of a number with an interval: it stands under the key itself
 

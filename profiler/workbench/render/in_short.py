@@ -23,12 +23,10 @@ from workbench.judge.ladder import Ablation, Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.render.answers import place
 from workbench.render.as_json import VERSION, Data, plain_data
-from workbench.render.columns import Where, data
+from workbench.render.doc import shorten
 from workbench.render.document.advice import CATALOGUE, NOTHING
+from workbench.render.document.ladder import Where, data, has_figures, parent_of, top_stall_of
 from workbench.render.document.launches import Details
-from workbench.render.document.limits import top_stall_of
-from workbench.render.document.phrases import has_figures, parent_of
-from workbench.render.numbers import shorten
 from workbench.study.model import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 

@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 
 from workbench.render import doc
-from workbench.render.numbers import harmless, one_line, printable
+from workbench.render.doc import harmless, one_line, printable
 
 TOP = 2  # level of a document's sections; its title is above them
 

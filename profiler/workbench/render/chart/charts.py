@@ -1,33 +1,40 @@
-"""All charts of a report by name: times, sizes, stall times and memory; see ``roofline`` too."""
+"""All charts of a report by name: times, sizes, roofline, stall times, memory and timelines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from heapq import heappop, heappush
+from itertools import groupby
 from math import fsum
 from typing import NamedTuple, TypeAlias
 
 from workbench.derive.figures import ISSUING, Figure, added
+from workbench.derive.rooflines import TENSOR
 from workbench.derive.speedup import Time
+from workbench.derive.timeline import CallTimeline
 from workbench.judge.comparison import Comparison
 from workbench.judge.ladder import Ablation, Row
+from workbench.render import doc
 from workbench.render.chart import svg
-from workbench.render.chart.roofline import roofline
 from workbench.render.chart.svg import Drawing
-from workbench.render.chart.timelines import timeline_chart
-from workbench.render.document.limits import figure_text, stall_words
-from workbench.render.document.phrases import (
+from workbench.render.doc import factor, microseconds, number, percent, speed
+from workbench.render.document.ladder import (
     anchor,
     compared,
+    kind,
     parent_of,
     shape_name,
     short_change,
     table_size,
     verdict,
 )
-from workbench.render.numbers import factor, microseconds, number, speed
-from workbench.words import Verdict
+from workbench.render.document.variant import figure_text, stall_words
+from workbench.words import Verdict, grouped
 
 SIZES = "sizes"
 MEMORY = (
@@ -67,7 +74,7 @@ def stall_pair(row: Row, ablation: Ablation) -> Drawing | None:
         return None
     alt = f"Stall time under ncu: {', '.join(f'{bar.name} {bar.words}' for bar in shown[0])}"
     name, title = f"stall-time-{anchor(row.variant)}", "Stall time before and after"
-    about, fill = f"{_where(ablation)}; µs under ncu", partial(draw, shown=shown)
+    about, fill = f"{_where(ablation)}; µs under ncu", partial(stacks, shown=shown)
     return Drawing(name, alt, "", title, about, fill)
 
 
@@ -85,70 +92,6 @@ def chart_files(ablation: Ablation) -> dict[str, str]:
 
 def _where(ablation: Ablation) -> str:
     return f"{ablation.study}, {table_size(ablation)}, {ablation.gpu}"
-
-
-Figures = Mapping[str, Figure]
-WIDE, BOX, LINK = 455.0, 40.0, 58.0  # of a kernel, of a level, and between two levels
-# A level: its row, its first and last quarter, its name, and the figure that is written in it.
-LEVELS = (
-    (0, 0, 4, "SMs", "warp_instructions", "instructions"),
-    (1, 0, 2, "L1", "l1_hit", "hit rate"),
-    (1, 2, 4, "Shared memory", "shared_conflicts", "bank conflicts"),
-    (2, 0, 4, "L2", "l2_hit", "hit rate"),
-    (3, 0, 4, "DRAM", "dram_pct", "throughput"),
-)
-# An arrow below a row: its quarter, whether data goes up, its words, the figures that it sums,
-# and the one that another arrow has.
-ARROWS = (
-    (0, 0, True, "loads", ("global_read", "local_read"), ""),
-    (0, 1, False, "stores", ("global_write", "local_write"), ""),
-    (0, 2, True, "load instr.", ("shared_loads",), ""),
-    (0, 3, False, "store instr.", ("shared_stores",), ""),
-    (1, 0, True, "reads", ("l2_to_l1",), "bulk_read"),
-    (1, 1, False, "writes", ("l1_to_l2",), ""),
-    (1, 2, True, "TMA reads", ("bulk_read",), ""),
-    (2, 0, True, "reads", ("dram_read",), ""),
-    (2, 1, False, "writes", ("dram_write",), ""),
-)
-
-
-def memory(canvas: svg.Canvas, name: str, figures: Figures) -> float:
-    """Draw what a kernel moves; return where that ends."""
-    left, top, wide = svg.EDGE, 24.0, min(WIDE, canvas.width) - 2 * svg.EDGE
-    lane = wide / 4
-    canvas.name((left, 16), name, wide)
-    for row, first, last, level, key, words in LEVELS:
-        y, figure = top + row * (BOX + LINK), figures.get(key)
-        box = svg.Box(left + first * lane + 4 * (first > 0), y, left + last * lane, y + BOX)
-        canvas.bar(box, "faint")
-        canvas.text((box.middle[0], y + 16), level, anchor="middle", bold=True)
-        text = f"{words} {figure_text(figure)}"
-        canvas.text((box.middle[0], y + 32), text, anchor="middle")
-    flows = [(*arrow[:4], _flow(figures, *arrow[4:])) for arrow in ARROWS]
-    most = max((rate or 0.0 for *_, (_, rate) in flows), default=0.0)
-    for row, quarter, up, words, (text, rate) in flows:
-        y, x = top + row * (BOX + LINK) + BOX + 5, left + quarter * lane + 12
-        start, end = (y + LINK - 10, y) if up else (y, y + LINK - 10)
-        look = svg.Stroke("step", 1.5 + 4 * (rate or 0.0) / (most or 1.0))
-        canvas.line(((x, start), (x, end)), look)
-        back = end + (7 if up else -7)
-        canvas.line(((x - 6, back), (x, end), (x + 6, back)), svg.Stroke("step", 1.5))
-        lines = [words, text] if rate is None else [words, text, speed(rate)]
-        for line, shown in enumerate(lines):
-            canvas.text((x + 11, y + 12 + 16 * line), shown, colour="ink" if line else "muted")
-    return top + 4 * BOX + 3 * LINK + 6
-
-
-def _flow(figures: Figures, keys: tuple[str, ...], other: str) -> tuple[str, float | None]:
-    """Return how much an arrow carries, and where that is bytes, TB/s under ncu."""
-    moved_figures, time = [figures[key] for key in keys if key in figures], figures.get("duration")
-    if not moved_figures or moved_figures[0].unit != "MB":
-        return figure_text(moved_figures[0] if moved_figures else None), None
-    apart = figures[other].value if other in figures else 0.0
-    moved = max(0.0, added(figure.value for figure in moved_figures) - apart)
-    text = figure_text(replace(moved_figures[0], value=moved))
-    noise = not moved or text.startswith("<") or not (time and time.value)
-    return text, None if noise or time is None else moved / time.value
 
 
 PATH, REFERENCE = svg.Stroke("step", 1.5), svg.Stroke("reference", 1.2, "5 3")
@@ -262,6 +205,262 @@ def over_sizes(canvas: svg.Canvas, ablation: Ablation) -> float:
     return bottom + 24
 
 
+NAMED, NAMES_R, NAME_LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
+ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
+DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
+PATH_R, REFERENCE_SIGN = svg.Stroke("step", 1.5), svg.SIGNS[doc.Marking.REFERENCE]
+NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
+TERA = 1e12
+WORDS = {
+    each: f"step, {each}"
+    for each in (doc.Marking.KEPT, doc.Marking.REJECTED, doc.Marking.INCONCLUSIVE)
+}
+WORDS[doc.Marking.REFERENCE] = "reference"
+
+
+class Roof(NamedTuple):
+    """TFLOP/s of a kind of arithmetic, or TB/s of a level of memory; ``measured`` on a GPU of
+    the model."""
+
+    key: str
+    name: str
+    rate: float
+    measured: float | None
+    unit: str = "TFLOP/s"
+
+    @property
+    def text(self) -> str:
+        """The words of a roof: its rate, with the measured one in brackets."""
+        reached = f" ({number(self.measured)})" if self.measured else ""
+        return f"{self.name} {number(self.rate)}{reached} {self.unit}"
+
+
+def roofs(ablation: Ablation) -> list[Roof]:
+    """Return the roof of the memory that inputs come from, then those of arithmetic, the highest
+    first; packed FP16 and FP64 where some point is bound by them. Without ceilings there is none.
+    """
+    memory, rates = ablation.base, ablation.ceilings.rates if ablation.ceilings else {}
+    points = [row.roofline for row in ablation.everything if row.roofline]
+    dtype = next((point.tensor_type for point in points if point.tensor_type), "fp16")
+    tensor = f"{TENSOR} {dtype}"
+    bound = {memory, "fp32", tensor, *(point.arithmetic for point in points)}
+    names = {"fp32": "FP32", "half": "Packed FP16", "fp64": "FP64"}
+    names |= {memory: memory.upper(), tensor: f"Tensor, dense {dtype.upper()}"}
+    drawn = []
+    for key in (key for key in names if key in bound and rates.get(key)):
+        reached, unit = ablation.measured.get(key), "TB/s" if key == memory else "TFLOP/s"
+        drawn.append(Roof(key, names[key], rates[key] / TERA, reached and reached / TERA, unit))
+    drawn.sort(key=lambda roof: (roof.key != memory, -roof.rate))
+    return drawn if rates.get(memory) else []
+
+
+class Mark(NamedTuple):
+    """A kernel at a level of memory: FLOP that the problem needs per byte moved there, and TFLOP/s,
+    with its share of the roof drawn over it.
+    """
+
+    name: str
+    at: svg.XY
+    share: float | None
+    sign: svg.Sign
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} {percent(self.share)}" if self.share else self.name
+
+
+def marks_of(ablation: Ablation, drawn: Sequence[Roof]) -> Iterator[Mark]:
+    """Yield the marks of the rows that were captured and moved anything at the memory."""
+    (memory, *compute), flops = drawn, ablation.work.flops if ablation.work else 0.0
+    for row in ablation.everything:
+        point, time = row.roofline, row.figures.get("duration")
+        if point is None or time is None:
+            continue
+        seconds = time.value * 1e-6
+        limit = f"{TENSOR} {point.tensor_type}" if point.tensor_type else point.arithmetic
+        flat = next((roof.rate for roof in compute if roof.key == limit), None)
+        speed = next((x.bytes_per_second for x in point.levels if x.name == memory.key), 0.0)
+        if speed * seconds > 0 and flops > 0:
+            x, y = flops / (speed * seconds), flops / seconds / TERA
+            share = flat and y / min(flat, x * memory.rate)
+            yield Mark(row.variant, (x, y), share, svg.sign_of(row))
+
+
+def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
+    """Draw the work that the problem needs over the time of each variant, or say what it lacks."""
+    drawn = roofs(ablation)
+    shown = (*ablation.table_rows, *ablation.references)
+    missing = [row for row in shown if not row.roofline]
+    if not drawn:
+        return canvas.missing(missing, canvas.instead("ceilings not collected"))
+    if ablation.work is None or ablation.moves_only:
+        return canvas.missing(missing, canvas.instead(NO_ARITHMETIC))
+    path = ablation.path
+    kept = [row for row in path[1:-1] if kind(row) == doc.Marking.KEPT]
+    kept.sort(key=lambda row: -row.over_parent.ratio if row.over_parent else 0.0)
+    order = [row.variant for row in (*ablation.references, *path[-1:], *path[:1], *kept)]
+    marks = {mark.name: mark for mark in marks_of(ablation, drawn)}
+    named = [marks[name] for name in dict.fromkeys(order) if name in marks]
+    named = named[: NAMED - 4 * canvas.narrow]
+    line = [row.variant for row in path if row.variant in marks]
+    return canvas.missing(missing, under_roofs(canvas, [*marks.values()], drawn, named, line))
+
+
+def under_roofs(
+    canvas: svg.Canvas,
+    marks: Sequence[Mark],
+    drawn: Sequence[Roof],
+    named: Sequence[Mark],
+    path: Sequence[str],
+) -> float:
+    """Draw marks under their roofs, the ``path`` that joins some, and the names of others; return
+    where that ends.
+    """
+    widest = max((svg.text_width(mark.text, svg.TEXT, bold=True) for mark in named), default=0.0)
+    right = canvas.right
+    left = right - min(canvas.most(NAMES_R), widest + 6)
+    nominal, reached = [r.rate for r in drawn], [r.measured or r.rate for r in drawn]
+    xs, ys = [mark.at[0] for mark in marks], [mark.at[1] for mark in marks]
+    for rise, *rates in (nominal, reached):
+        xs, ys = [*xs, *(rate / rise for rate in rates)], [*ys, *rates]
+    x = svg.Log(min(xs) / 3, max(xs) * 3, 46, left - 20)
+    plot = svg.Plot(x, svg.Log(min(ys) / 2, max(ys) * 1.6, 426, 26))
+    ticks = [(tick, f"{tick:g}") for tick in x.ticks(max(2, round((x.end - x.start) / 90)))]
+    x_title = f"required FLOP per {drawn[0].name} byte moved"
+    canvas.axes(plot, ticks, x_title, "required TFLOP/s")
+    places = {mark.name: plot.at(*mark.at) for mark in marks}
+    leaders = _leaders(named, places, plot, left)
+    dashed = roof_lines(plot, *reached) if nominal != reached else []
+    _roofs(canvas, plot, drawn)
+    for line in dashed:
+        canvas.line(line, MEASURED)
+    if path:
+        canvas.line([places[name] for name in path], PATH_R)
+    for mark in marks:
+        if mark not in named:
+            canvas.sign(places[mark.name], mark.sign, mark.text, 7)
+    for mark, leader in leaders:
+        canvas.line(leader, LEADER)
+        place = (left, leader[-1][1] + 0.35 * svg.TEXT)
+        fits = svg.text_width(mark.text, svg.TEXT, bold=True) <= right - left
+        text = mark.text if fits else mark.name
+        canvas.name(place, text, right - left, strong=mark.sign != REFERENCE_SIGN)
+        canvas.sign(leader[0], mark.sign, mark.text)
+    signs = {mark.sign for mark in marks}
+    entries: list[tuple[str, svg.Look]] = []
+    entries += [(WORDS[each], svg.SIGNS[each]) for each in WORDS if svg.SIGNS[each] in signs]
+    entries += [("the steps to the best version", PATH_R)] * (len(path) > 1)
+    entries += [("measured on this model (in brackets)", MEASURED)] * bool(dashed)
+    entries += [(roof.text, ROOF) for roof in drawn if canvas.narrow]
+    return canvas.legend(entries, plot.y.start + 44)
+
+
+def _leaders(
+    named: Sequence[Mark], places: Mapping[str, svg.XY], plot: svg.Plot, left: float
+) -> list[tuple[Mark, list[svg.XY]]]:
+    """Return a line from each mark to its name right of the plot. No two cross: every name, from
+    the top down, takes the mark that leaves all others under its line.
+    """
+    low, high, right = plot.y.end + NAME_LINE / 2, plot.y.start - NAME_LINE / 2, plot.x.end
+    rest, leaders = [(*places[mark.name], mark) for mark in named], []
+    for height in svg.spread(sorted(y for _, y, _ in rest), NAME_LINE, low, high):
+        slopes = [(height - y) / (right - x) for x, y, _ in rest]
+        x, y, mark = rest.pop(slopes.index(max(slopes)))
+        leaders.append((mark, [(x, y), (right, height), (left - 3, height)]))
+    return leaders
+
+
+def roof_lines(plot: svg.Plot, rise: float, *rates: float) -> list[list[svg.XY]]:
+    """Return the slope of the memory up to the highest roof, and the flat line of each."""
+    start = max(plot.x.low, plot.y.low / rise)
+    slope = [plot.at(start, start * rise), plot.at(max(rates) / rise, max(rates))]
+    return [slope, *([plot.at(rate / rise, rate), plot.at(plot.x.high, rate)] for rate in rates)]
+
+
+def _roofs(canvas: svg.Canvas, plot: svg.Plot, drawn: Sequence[Roof]) -> None:
+    """Draw roofs, ridges and names: over the highest roof and under the others, where their flat
+    line begins, there are fewest marks.
+    """
+    lines = roof_lines(plot, *(roof.rate for roof in drawn))
+    for line in lines:
+        canvas.line(line, ROOF)
+    (slope, *flats), (memory, *compute) = lines, drawn
+    (ax, ay), (bx, by) = slope
+    angle = math.atan2(by - ay, bx - ax)
+    middle = ((ax + bx) / 2 + 6 * math.sin(angle), (ay + by) / 2 - 6 * math.cos(angle))
+    words = memory.name if canvas.narrow else memory.text
+    canvas.text(middle, words, anchor="middle", turn=round(math.degrees(angle), 1), halo=True)
+    for roof, ((x, y), (end, _)) in zip(compute, flats, strict=True):
+        canvas.line(((x, y), (x, plot.y.start)), DROP)
+        words = roof.name if canvas.narrow else roof.text
+        start = min(x + 8, end - svg.text_width(words, svg.SMALL))
+        canvas.text((start, y - 5 if roof is compute[0] else y + 14), words, halo=True)
+
+
+Figures = Mapping[str, Figure]
+WIDE, BOX, LINK = 455.0, 40.0, 58.0  # of a kernel, of a level, and between two levels
+# A level: its row, its first and last quarter, its name, and the figure that is written in it.
+LEVELS = (
+    (0, 0, 4, "SMs", "warp_instructions", "instructions"),
+    (1, 0, 2, "L1", "l1_hit", "hit rate"),
+    (1, 2, 4, "Shared memory", "shared_conflicts", "bank conflicts"),
+    (2, 0, 4, "L2", "l2_hit", "hit rate"),
+    (3, 0, 4, "DRAM", "dram_pct", "throughput"),
+)
+# An arrow below a row: its quarter, whether data goes up, its words, the figures that it sums,
+# and the one that another arrow has.
+ARROWS = (
+    (0, 0, True, "loads", ("global_read", "local_read"), ""),
+    (0, 1, False, "stores", ("global_write", "local_write"), ""),
+    (0, 2, True, "load instr.", ("shared_loads",), ""),
+    (0, 3, False, "store instr.", ("shared_stores",), ""),
+    (1, 0, True, "reads", ("l2_to_l1",), "bulk_read"),
+    (1, 1, False, "writes", ("l1_to_l2",), ""),
+    (1, 2, True, "TMA reads", ("bulk_read",), ""),
+    (2, 0, True, "reads", ("dram_read",), ""),
+    (2, 1, False, "writes", ("dram_write",), ""),
+)
+
+
+def memory(canvas: svg.Canvas, name: str, figures: Figures) -> float:
+    """Draw what a kernel moves; return where that ends."""
+    left, top, wide = svg.EDGE, 24.0, min(WIDE, canvas.width) - 2 * svg.EDGE
+    lane = wide / 4
+    canvas.name((left, 16), name, wide)
+    for row, first, last, level, key, words in LEVELS:
+        y, figure = top + row * (BOX + LINK), figures.get(key)
+        box = svg.Box(left + first * lane + 4 * (first > 0), y, left + last * lane, y + BOX)
+        canvas.bar(box, "faint")
+        canvas.text((box.middle[0], y + 16), level, anchor="middle", bold=True)
+        text = f"{words} {figure_text(figure)}"
+        canvas.text((box.middle[0], y + 32), text, anchor="middle")
+    flows = [(*arrow[:4], _flow(figures, *arrow[4:])) for arrow in ARROWS]
+    most = max((rate or 0.0 for *_, (_, rate) in flows), default=0.0)
+    for row, quarter, up, words, (text, rate) in flows:
+        y, x = top + row * (BOX + LINK) + BOX + 5, left + quarter * lane + 12
+        start, end = (y + LINK - 10, y) if up else (y, y + LINK - 10)
+        look = svg.Stroke("step", 1.5 + 4 * (rate or 0.0) / (most or 1.0))
+        canvas.line(((x, start), (x, end)), look)
+        back = end + (7 if up else -7)
+        canvas.line(((x - 6, back), (x, end), (x + 6, back)), svg.Stroke("step", 1.5))
+        lines = [words, text] if rate is None else [words, text, speed(rate)]
+        for line, shown in enumerate(lines):
+            canvas.text((x + 11, y + 12 + 16 * line), shown, colour="ink" if line else "muted")
+    return top + 4 * BOX + 3 * LINK + 6
+
+
+def _flow(figures: Figures, keys: tuple[str, ...], other: str) -> tuple[str, float | None]:
+    """Return how much an arrow carries, and where that is bytes, TB/s under ncu."""
+    moved_figures, time = [figures[key] for key in keys if key in figures], figures.get("duration")
+    if not moved_figures or moved_figures[0].unit != "MB":
+        return figure_text(moved_figures[0] if moved_figures else None), None
+    apart = figures[other].value if other in figures else 0.0
+    moved = max(0.0, added(figure.value for figure in moved_figures) - apart)
+    text = figure_text(replace(moved_figures[0], value=moved))
+    noise = not moved or text.startswith("<") or not (time and time.value)
+    return text, None if noise or time is None else moved / time.value
+
+
 NAMES, NUMBER = 260.0, svg.SMALL  # the most that names take, and the size of numbers
 BAR, PAIR_GAP = 18.0, 7.0  # a bar, and over and under a pair
 MOST = 10  # reasons that a chart tells apart; it sums the rest
@@ -306,10 +505,10 @@ def stall_time(canvas: svg.Canvas, ablation: Ablation) -> float:
         missing += [row] * bool(row.step and row.step.parent and not drawn)
     if not shown:
         return canvas.missing(missing, canvas.instead("stall samples not collected"))
-    return canvas.missing(missing, draw(canvas, shown))
+    return canvas.missing(missing, stacks(canvas, shown))
 
 
-def draw(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
+def stacks(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
     """Draw two bars a pair, each pair on the scale of its parent; return where they end."""
     # By the longer bars: a stall that a step removed keeps its place.
     colours = fills(
@@ -374,6 +573,96 @@ def stacked(
         if svg.text_width(text, NUMBER) + 6 <= seam - start:
             middle = ((start + seam) / 2, bar.middle[1] + 0.35 * NUMBER)
             canvas.text(middle, text, NUMBER, svg.ink_on(fill[name]), "middle")
+
+
+TRACE = ".trace.json.gz"  # the suffix of what Perfetto opens
+TIMELINE_CAPTION = (
+    "A row is an SM, the last to end at the top. Its shade says how many warps of the call it has. "
+    "An empty place is an SM without work."
+)
+HEIGHT, THICKEST = 200.0, 6  # of all SMs, about, and of one
+STEP = 2.0  # pixels of the time axis that share one mean
+SHADES = ("sky", "blue", "purple")  # up to a third of the warps, two thirds, more
+
+
+def timeline_chart(name: str, about: str, sides: Mapping[str, CallTimeline]) -> svg.Drawing:
+    """Return the timelines of calls by name, one under the other."""
+    spans = [f"{side} {microseconds(call.span_us)}" for side, call in sides.items()]
+    alt, fill = f"Warps on each SM over time: {', '.join(spans)}", partial(timelines, sides=sides)
+    return svg.Drawing(name, alt, TIMELINE_CAPTION, "Timeline of the warps", about, fill)
+
+
+def timelines(canvas: svg.Canvas, sides: Mapping[str, CallTimeline]) -> float:
+    """Draw them; return where they end."""
+    axis = svg.Linear(max(call.span_us for call in sides.values()), svg.EDGE, canvas.right)
+    bins = {name: list(binned(call, axis)) for name, call in sides.items()}
+    most = max(max(row) for rows in bins.values() for row in rows)
+    levels = [(f"up to {round(most * n / 3)} warps", shade) for n, shade in enumerate(SHADES, 1)]
+    top = canvas.legend(levels, 0)
+    for name, call in sides.items():
+        rows = bins[name]
+        thick, wide = min(max(round(HEIGHT / len(rows)), 1), THICKEST), axis.high / len(rows[0])
+        title = f"{name}: {microseconds(call.span_us)}, {len(rows)} SMs"
+        canvas.name((svg.EDGE, top + 16), title, canvas.right - svg.EDGE)
+        top += 24
+        bottom = top + thick * len(rows)
+        ticks = [(tick, f"{tick:g} µs") for tick in axis.ticks(4 if canvas.narrow else 10)]
+        canvas.ticks(axis, ticks, top, bottom)
+        strips: list[tuple[str, tuple[float, float, float]]] = []
+        for row, warps in enumerate(rows):
+            shown = [SHADES[min(2, int(2.999 * n / most))] if n else "" for n in warps]
+            first = 0
+            for shade, run in groupby(shown):
+                last = first + len(list(run))
+                if shade:
+                    ends = axis.at(first * wide), axis.at(last * wide)
+                    strips.append((shade, (*ends, top + thick * (row + 0.5))))
+                first = last
+        for shade, drawn in grouped(strips).items():
+            canvas.strips(drawn, svg.Stroke(shade, thick))
+        top = bottom + 26
+    return top
+
+
+def binned(call: CallTimeline, axis: svg.Linear) -> Iterator[list[float]]:
+    """The mean number of warps in each stretch of the axis, for each SM; the last to end first."""
+    import numpy as np  # here, as every report imports this module
+
+    count = max(1, round((axis.end - axis.start) / STEP))
+    edges = np.linspace(0.0, axis.high, count + 1)
+    every = [[block[:3] for block in blocks] for blocks in by_sm(call).values()]
+    for blocks in sorted(every, key=lambda sm: -max(end for _, end, _ in sm)):
+        starts, ends, warps = np.array(blocks).T
+        inside = np.diff(np.clip(edges, starts[:, None], ends[:, None]))
+        yield (warps @ inside * count / axis.high).tolist()
+
+
+def by_sm(call: CallTimeline) -> dict[int, list[tuple[float, float, int, str]]]:
+    """Start, end, warps and name of each SM's blocks, in microseconds of the call."""
+    rows = []
+    for one in call.launches:
+        launch, us = one.launch, one.launch.tick_ns / 1000
+        lives = zip(launch.sms, launch.starts, launch.lives, strict=True)
+        for block, (sm, start, life) in enumerate(lives):
+            begin, name = launch.begin + start, f"{one.kernel} {block}"
+            rows.append((sm, (us * begin, us * (begin + life), launch.warps, name)))
+    return grouped(rows)
+
+
+def perfetto(call: CallTimeline) -> bytes:
+    """Return a file for ui.perfetto.dev: an SM is a process, a block's place on it a thread."""
+    events: list[dict[str, object]] = []
+    for sm, blocks in by_sm(call).items():
+        named = {"name": f"SM {sm}"}
+        events.append({"ph": "M", "name": "process_name", "pid": sm, "args": named})
+        ends: list[tuple[float, int]] = []  # of blocks, with their places
+        for start, end, _, name in sorted(blocks):
+            place = heappop(ends)[1] if ends and ends[0][0] <= start else len(ends)
+            heappush(ends, (end, place))
+            times = {"ts": round(start, 3), "dur": round(end - start, 3)}
+            events.append({"ph": "X", "name": name, "pid": sm, "tid": place, **times})
+    text = json.dumps({"traceEvents": events}, separators=(",", ":"))
+    return gzip.compress(text.encode(), 6, mtime=0)
 
 
 class Kind(NamedTuple):

@@ -19,8 +19,8 @@ import markupsafe
 from workbench.derive.figures import added
 from workbench.judge.ladder import Row
 from workbench.render import doc
-from workbench.render.document.phrases import kind, reason
-from workbench.render.numbers import harmless
+from workbench.render.doc import harmless
+from workbench.render.document.ladder import kind, reason
 from workbench.words import ABSENT
 
 XY: TypeAlias = tuple[float, float]

@@ -12,7 +12,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
 from workbench.ncu.catalog import DRAM
 from workbench.render import doc
-from workbench.render.numbers import factor, number, percent
+from workbench.render.doc import factor, number, percent
 from workbench.words import ABSENT, Change, Stage
 
 TITLE = "What to try next"

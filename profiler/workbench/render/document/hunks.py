@@ -26,9 +26,8 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.render import doc
-from workbench.render.doc import Line, Piece
-from workbench.render.document.limits import stall_words
-from workbench.render.numbers import count, number, percent, shorten
+from workbench.render.doc import Line, Piece, count, number, percent, shorten
+from workbench.render.document.variant import stall_words
 from workbench.words import ABSENT, NONE
 
 NO_PATHS: Mapping[str, str] = MappingProxyType({})

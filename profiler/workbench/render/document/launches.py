@@ -19,10 +19,9 @@ from workbench.judge.ladder import Row, VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.report_file import Launch, Report
 from workbench.render import doc
-from workbench.render.document import advice, hunks, limits, variant
-from workbench.render.document.phrases import with_cycles
-from workbench.render.document.timings import regimes_of, time_in
-from workbench.render.numbers import microseconds, number, percent, times
+from workbench.render.doc import microseconds, number, percent, times, with_cycles
+from workbench.render.document import advice, hunks, variant
+from workbench.render.document.variant import regimes_of, time_in
 from workbench.words import ABSENT, BETWEEN, Regime, Status, grouped
 
 KERNEL_WIDTH = 60
@@ -209,7 +208,7 @@ def _section(launch: Launch, parts: Sequence[doc.Block]) -> doc.Section:
 
 def bottlenecks(read: Details) -> list[doc.Block]:
     """Numbered; without rules the top stalls stand in, which is said."""
-    numbered: list[doc.Block] = [limits.bullets(read.bottlenecks)] if read.bottlenecks else []
+    numbered: list[doc.Block] = [variant.bottlenecks(read.bottlenecks)] if read.bottlenecks else []
     if not read.rules_collected:
         stand_in = "; the top stalls instead:" if numbered else ""
         return [doc.paragraph(f"ncu's rules: {ABSENT}{stand_in}"), *numbered]
@@ -266,12 +265,12 @@ Names = tuple[str, str]
 
 def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
     """One row a figure; what neither side has is "not collected" on both."""
-    pairs = limits.figure_pairs(before, after)
+    pairs = variant.figure_pairs(before, after)
     for key in variant.SHOWN:
         label, unit = figure_label(key)
-        pairs.setdefault(key, limits.FigurePair(label, None, None, unit, ""))
+        pairs.setdefault(key, variant.FigurePair(label, None, None, unit, ""))
     shown = [pairs[key] for key in variant.SHOWN]
-    return limits.counter_table(shown, names, "figures", limits.marked)
+    return variant.counter_table(shown, names, "figures", variant.with_mark)
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> doc.Paragraph:
@@ -293,7 +292,7 @@ def _compared(
     """
     old, new = (side.figures for side in sides)
     parts = [
-        *(limits.account(pair) if pair else []),
+        *(variant.account(pair) if pair else []),
         figure_pairs(names, old, new),
         *variant.marked(old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),

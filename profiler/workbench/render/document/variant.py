@@ -1,91 +1,66 @@
-"""One variant: time, figures with their metrics, stalls, bottlenecks; and the answer of ``try``."""
+"""One variant: time, figures with their metrics, stalls, what limits it and when its warps ran; and
+why it is faster or slower than another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.derive.figures import ISSUING, Figure, figure_label
-from workbench.derive.source_diff import SourceDiff
-from workbench.judge.findings import sentence
+from workbench.derive.factors import SpeedupFactors
+from workbench.derive.figures import (
+    ISSUING,
+    UNSAMPLED,
+    Figure,
+    StallTime,
+    added,
+    figure_label,
+    stall_label,
+    standard_error,
+)
+from workbench.derive.speedup import Time
+from workbench.derive.timeline import CallTimeline, LaunchTimeline
+from workbench.judge.advice_rules import faults
+from workbench.judge.bottlenecks import ROOF, Bottleneck
+from workbench.judge.comparison import Comparison
+from workbench.judge.findings import Finding, sentence, sentences
 from workbench.judge.gates import Gate
 from workbench.judge.ladder import Ablation, Row
-from workbench.judge.predictions import PredictionOutcome, Score
+from workbench.judge.times import InRegime
 from workbench.render import doc
-from workbench.render.chart import timelines
-from workbench.render.document import advice, limits, timings
-from workbench.render.document.phrases import (
+from workbench.render.doc import (
+    factor,
+    interval,
+    microseconds,
+    number,
+    percent,
+    quantity,
+    ratio,
+    share,
+    signed,
+    spread,
+    time_words,
+    times,
+    unit_shown,
+    with_cycles,
+    with_unit,
+    within,
+)
+from workbench.render.document import advice
+from workbench.render.document.ladder import (
     call_of,
+    equation,
     gate_name,
     has_figures,
     parent_of,
+    samples,
     verdict_words,
 )
-from workbench.render.numbers import factor, interval, quantity, ratio, unit_shown, with_unit
-from workbench.words import ABSENT, GateState
+from workbench.words import ABSENT, GateState, Regime, shown
 
 if TYPE_CHECKING:
     from workbench.ncu.capture import MetricValue
-
-
-FIGURE_IDS = (
-    "duration sm_clock warp_instructions issue_active sm_active warps_per_scheduler "
-    "achieved_occupancy theoretical_occupancy registers shared_memory grid block memory_pct "
-    "compute_pct dram_read dram_write dram_bandwidth dram_pct l2_hit l1_hit sectors_per_request "
-    "shared_conflicts tensor_pipe fma_pipe local_loads"
-)
-SHOWN = tuple(FIGURE_IDS.split())
-STALLS_SHOWN = 5
-
-
-def origin(ablation: Ablation) -> doc.Paragraph:
-    """Return where the figures come from: the first thing a reader must know."""
-    ncu = ablation.environment.ncu
-    shape = " ".join(f"{k}={v}" for k, v in ablation.parameters.items())
-    return doc.paragraph(
-        f"{ablation.source} evidence: {ablation.gpu}, {ablation.date or 'no date'}, ncu {ncu}; "
-        f"{ablation.study} at {ablation.shape}{f' ({shape})' if shape else ''}"
-    )
-
-
-Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
-
-
-FIGURES: list[doc.Field[Known]] = [
-    doc.Field("figure", "figure", lambda k: figure_label(k[0])[0]),
-    doc.numeric("value", "value", lambda k: limits.figure_value(k[1])),
-    doc.Field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
-    doc.Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
-]
-STALLS: list[doc.Field[tuple[str, str]]] = [
-    doc.Field("reason", "stall reason", lambda stall: limits.stall_words(stall[0])),
-    doc.numeric("share", "share of samples", lambda stall: stall[1]),
-]
-
-
-def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
-    """Return what the mark behind a figure means, where one has it."""
-    every = [figure for side in sides for figure in side.values()]
-    shown = any(limits.is_impossible(figure.value, figure.unit) for figure in every)
-    return [doc.paragraph(limits.IMPOSSIBLE)] if shown else []
-
-
-def profile(
-    figures: Mapping[str, Figure], stalls: Mapping[str, float], limiters: Sequence[str]
-) -> list[doc.Block]:
-    """The figures of one capture."""
-    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
-    shown = [(name, limits.share_of(share, figures)) for name, share in waited]
-    return [
-        doc.table("figures", FIGURES, [(key, figures.get(key)) for key in SHOWN]),
-        *marked(figures),
-        doc.paragraph(limited(limiters)),
-        doc.table("stalls", STALLS, shown) if shown else doc.paragraph(f"stall samples: {ABSENT}"),
-    ]
-
-
-def limited(limiters: Sequence[str]) -> str:
-    return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
 
 
 def variant(row: Row, ablation: Ablation) -> doc.Section:
@@ -104,20 +79,20 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
             blocks.append(doc.paragraph(shown))
         return blocks
     blocks += advice.first_look(row.advice, row.hottest)
-    blocks.append(timings.regimes(row, ablation.reference))
+    blocks.append(regimes(row, ablation.reference))
     if ratios := _ratios(row, ablation):
         blocks.append(doc.bullets(ratios))
     if row.figures:
         blocks += profile(row.figures, row.stalls, row.occupancy_limiters)
         if row.bottlenecks:
-            blocks += [doc.paragraph("Top bottlenecks:"), limits.bullets(row.bottlenecks)]
-        blocks += limits.no_lines(row.no_source_lines)
+            blocks += [doc.paragraph("Top bottlenecks:"), bottlenecks(row.bottlenecks)]
+        blocks += no_lines(row.no_source_lines)
     else:
         blocks.append(doc.paragraph(f"profile: {ABSENT}"))
     if row.timeline:
-        blocks += timelines.figures(row.timeline, row.time)
+        blocks += timeline(row.timeline, row.time)
     if row.against_parent:
-        blocks += limits.account(row.against_parent)
+        blocks += account(row.against_parent)
     if row.gates:
         blocks.append(gates(row))
     if row.verdict and parent_of(row):
@@ -147,66 +122,350 @@ def _ratios(row: Row, ablation: Ablation) -> list[str]:
     return parts
 
 
-def evidence_states(row: Row) -> doc.Paragraph:
-    text = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
-    alone = " (tables without their report)" if row.tables_only else ""
-    return doc.paragraph(f"evidence: {text}{alone}")
-
-
-METRICS: list[doc.Field[MetricValue]] = [
-    doc.numeric("launch", "launch", lambda m: str(m.launch)),
-    doc.Field("kernel", "kernel", lambda m: m.kernel),
-    doc.numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
-    doc.Field("unit", "unit", lambda m: m.unit),
-]
-
-
-def results(score: Score) -> str:
-    """All that count, by result, and those written before the first measurement."""
-    again = f"; {score.restated} that restate another do not count" if score.restated else ""
-    return (
-        f"{score.confirmed} confirmed, {score.refuted} refuted, {score.not_measurable} not "
-        f"measurable (of {score.before} written before the first measurement, "
-        f"{score.confirmed_before} confirmed{again})"
-    )
-
-
-def written(outcome: PredictionOutcome) -> str:
-    """When a prediction was written, and what it restates."""
-    return (
-        f"{outcome.written}; restates {outcome.restates}" if outcome.restates else outcome.written
-    )
-
-
-def details(row: Row, here: Row, where: str) -> doc.Fold:
-    """Return what most readers skip; ``here`` is the row at the shape where the step is judged,
-    which ``where`` names if that is not the table's.
+def regimes(row: Row, reference: str = "") -> doc.Table:
+    """One variant: a row a regime, with the ratios there; a column of ratios only where it has a
+    parent, or a reference.
     """
-    assert row.step is not None
-    blocks: list[doc.Block] = []
-    for title, text in (
-        (doc.line("What held ", doc.code(parent_of(row)), " back."), row.step.bottleneck),
-        (doc.line("Why this should help."), row.step.rationale),
-    ):
-        if text.strip():
-            first, *rest = doc.paragraphs(text)
-            blocks += [doc.paragraph(doc.bold(title), " ", first.text), *rest]
-    blocks += _predictions(row, where)
-    blocks.append(gates(row) if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
-    blocks += _times(here, where)
-    return doc.fold(
-        doc.line(doc.code(row.variant), ": reasons, predictions, gates, times"), *blocks
+    parent = parent_of(row)
+    timed = {regime: row.regimes.get(regime) or InRegime() for regime in regimes_of(row)}
+    fields: list[doc.Field[Regime]] = [
+        doc.Field("regime", "regime", lambda r: doc.cell(r.label, short=r.label.split()[0])),
+        doc.numeric("time", "time", lambda r: time_words(timed[r].microseconds), unit="µs"),
+        doc.numeric("range", "95 % interval", lambda r: spread(timed[r].microseconds), rank=3),
+        doc.numeric(
+            "parent", f"vs {parent}", lambda r: with_cycles(timed[r].speedup_over_parent), rank=1
+        ),
+        doc.numeric(
+            "reference",
+            f"vs {reference}",
+            lambda r: with_cycles(timed[r].speedup_over_reference),
+            rank=2,
+        ),
+        doc.Field("fastest", "vs the fastest reference", lambda r: _over_fastest(timed[r]), rank=1),
+    ]
+    absent = {
+        "parent": not (parent and row.verdict),
+        "reference": reference in ("", row.variant),
+        "fastest": row.is_reference or not reference,
+    }
+    shown = [f for f in fields if not absent.get(f.key)]
+    return doc.table("timings", shown, timed, key=lambda regime: regime)
+
+
+def regimes_of(*rows: Row) -> list[Regime]:
+    """Chained and cold, and alone where any was timed so: only at the power limit."""
+    alone = any(Regime.ALONE in row.regimes for row in rows)
+    return [Regime.CHAINED, Regime.COLD, *([Regime.ALONE] if alone else [])]
+
+
+def time_in(row: Row, regime: Regime) -> str:
+    return time_words(at.microseconds if (at := row.regimes.get(regime)) else None)
+
+
+def _over_fastest(timed: InRegime) -> doc.Content:
+    over = timed.speedup_over_fastest
+    if over is None:
+        return ABSENT
+    text = f"{with_cycles(over)} of {timed.fastest}"
+    return doc.cell(text, short=f"{interval(over)} {timed.fastest}")
+
+
+FIGURE_IDS = (
+    "duration sm_clock warp_instructions issue_active sm_active warps_per_scheduler "
+    "achieved_occupancy theoretical_occupancy registers shared_memory grid block memory_pct "
+    "compute_pct dram_read dram_write dram_bandwidth dram_pct l2_hit l1_hit sectors_per_request "
+    "shared_conflicts tensor_pipe fma_pipe local_loads"
+)
+SHOWN = tuple(FIGURE_IDS.split())
+STALLS_SHOWN = 5
+Known = tuple[str, Figure | None]  # a figure by its id, None where it was not collected
+
+
+FIGURES: list[doc.Field[Known]] = [
+    doc.Field("figure", "figure", lambda k: figure_label(k[0])[0]),
+    doc.numeric("value", "value", lambda k: figure_value(k[1])),
+    doc.Field("unit", "unit", lambda k: unit_shown(k[1].unit) if k[1] else ""),
+    doc.Field("metric", "ncu metric", lambda k: k[1].metric if k[1] else "", rank=1),
+]
+STALLS: list[doc.Field[tuple[str, str]]] = [
+    doc.Field("reason", "stall reason", lambda stall: stall_words(stall[0])),
+    doc.numeric("share", "share of samples", lambda stall: stall[1]),
+]
+
+
+def profile(
+    figures: Mapping[str, Figure], stalls: Mapping[str, float], limiters: Sequence[str]
+) -> list[doc.Block]:
+    """The figures of one capture."""
+    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
+    shown = [(name, share_of(share, figures)) for name, share in waited]
+    return [
+        doc.table("figures", FIGURES, [(key, figures.get(key)) for key in SHOWN]),
+        *marked(figures),
+        doc.paragraph(limited(limiters)),
+        doc.table("stalls", STALLS, shown) if shown else doc.paragraph(f"stall samples: {ABSENT}"),
+    ]
+
+
+def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
+    """Return what the mark behind a figure means, where one has it."""
+    every = [figure for side in sides for figure in side.values()]
+    shown = any(is_impossible(figure.value, figure.unit) for figure in every)
+    return [doc.paragraph(IMPOSSIBLE)] if shown else []
+
+
+def limited(limiters: Sequence[str]) -> str:
+    return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
+
+
+def share_of(value: float, figures: Mapping[str, Figure]) -> str:
+    """A share of all samples of a capture, with its standard error."""
+    return share(value, standard_error(value, samples(figures)))
+
+
+def figure_value(figure: Figure | None) -> str:
+    return with_mark(figure.value, figure.unit) if figure else ABSENT
+
+
+def figure_text(figure: Figure | None) -> str:
+    return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
+
+
+def with_mark(value: float | None, unit: str) -> str:
+    """A quantity without its unit; a share that cannot be has a mark."""
+    return quantity(value, unit) + " *" * is_impossible(value, unit)
+
+
+def is_impossible(value: float | None, unit: str) -> bool:
+    return value is not None and unit == "%" and value >= 100.5
+
+
+IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
+
+
+def stall_words(name: str) -> str:
+    if name == UNSAMPLED:
+        return "not sampled"
+    return "issuing, not stalled" if name == ISSUING else stall_label(name)
+
+
+SCOPES = {"global": "of the runtime", "local": "of the part that the rule covers"}
+
+
+def bottlenecks(limits: Sequence[Bottleneck]) -> doc.Bullets:
+    return doc.bullets(map(bottleneck, limits), ordered=True)
+
+
+def bottleneck(limit: Bottleneck) -> doc.Text:
+    """One line: the rule, its metric, NVIDIA's estimate and of what, and the hottest line."""
+    if limit.scope == ROOF:
+        text = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
+        return doc.line(doc.strong(limit.title), f" {text}")
+    is_rated = math.isfinite(limit.estimated_speedup_pct)
+    text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {SCOPES.get(limit.scope, '')}"
+    value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
+    return doc.line(
+        doc.strong(limit.title),
+        of_several(limit),
+        f": {limit.metric}{value}; {text if is_rated else 'no estimate'}",
+        hot_line(limit),
     )
 
 
-PREDICTIONS: list[doc.Field[PredictionOutcome]] = [
-    doc.Field("figure", "figure", lambda p: with_unit(p.label, p.unit)),
-    doc.Field("expected", "expected", lambda p: p.expected),
-    doc.numeric("before", "before", lambda p: quantity(p.before, p.unit)),
-    doc.numeric("after", "after", lambda p: quantity(p.after, p.unit)),
-    doc.Field("result", "result", lambda p: p.result),
-    doc.Field("written", "written", written),
+def of_several(limit: Bottleneck) -> doc.Text:
+    """Return which kernel, where a call has several."""
+    if limit.part >= 1:
+        return ()
+    return doc.line(" in ", doc.code(limit.kernel), f", {percent(limit.part)} of the durations")
+
+
+def hot_line(limit: Bottleneck) -> doc.Text:
+    """``; hottest line``, its place and share; empty where a rule names none."""
+    hot = limit.hot_line
+    if hot is None:
+        return ()
+    counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
+    counted = counter if counter.startswith("excess") else f"{counter} samples"
+    place = doc.code(f"{hot.file.rsplit('/', 1)[-1]}:{hot.line}")
+    return doc.line("; hottest line ", place, f", {percent(hot.share)} of its {counted}")
+
+
+def no_lines(why_none: Finding | None) -> list[doc.Block]:
+    """Why no line is named, where a capture has none."""
+    why = sentence(why_none)
+    return [doc.paragraph(f"{why[0].upper()}{why[1:]}.")] if why else []
+
+
+def account(pair: Comparison) -> list[doc.Block]:
+    """All of a comparison, for a terminal."""
+    blocks: list[doc.Block] = []
+    if pair.decomposition:
+        factors = pair.decomposition
+        blocks.append(
+            doc.paragraph(f"Against {pair.before}: {equation(factors)}, {durations(factors)}")
+        )
+    if times := stall_table(pair):
+        blocks.append(times)
+    blocks.append(counter_table(counters(pair), (pair.before, pair.after)))
+    if pair.largest_changes.launch:
+        blocks.append(doc.paragraph(f"Launch: {launch_parameters(pair)}."))
+    return blocks
+
+
+def durations(parts: SpeedupFactors) -> str:
+    return f"{number(parts.microseconds_before)} to {number(parts.microseconds_after)} µs under ncu"
+
+
+STALLS_COMPARED = 6
+
+
+def stall_table(pair: Comparison) -> doc.Table | None:
+    """Return what the warps did: the reasons that changed most, the rest as one, and the duration,
+    so that the columns add up; None without samples on both sides.
+    """
+    times = pair.stall_microseconds
+    if not times:
+        return None
+    top, rest = times[:STALLS_COMPARED], times[STALLS_COMPARED:]
+    rows = [*top, *[_sum("other", rest)] * bool(rest), _sum("", times)]
+    fields: list[doc.Field[StallTime]] = [
+        doc.Field("reason", "warp state", lambda t: _reason(t.reason)),
+        doc.numeric("before", pair.before, lambda t: number(t.before), unit="µs"),
+        doc.numeric("after", pair.after, lambda t: number(t.after), unit="µs"),
+        doc.numeric("change", "change", lambda t: signed(t.change), unit="µs"),
+    ]
+    return doc.table("stall-times", fields, rows, key=lambda t: t.reason)
+
+
+def _sum(name: str, times: Sequence[StallTime]) -> StallTime:
+    return StallTime(name, added(t.before for t in times), added(t.after for t in times))
+
+
+def _reason(name: str) -> str:
+    return stall_words(name) if name else "all (the duration)"
+
+
+MOST_COUNTERS, LEAST_COUNTERS = 5, 3
+LARGE = 0.1  # of the logarithm of a factor that has a counter of its own
+
+
+def counters(pair: Comparison) -> list[FigurePair]:
+    """Return those that explain the largest factors: figures by their part in the change, then
+    factors that none of them speaks of. Where little moved, what stayed as it was says so.
+    """
+    top = pair.largest_changes.figures[:MOST_COUNTERS]
+    shown = [FigurePair(f.label, f.before, f.after, f.unit, f.metric) for f in top]
+    factors = pair.decomposition.factors if pair.decomposition else ()
+    for moved in sorted(factors, key=lambda moved: -abs(math.log(moved.gain))):
+        metric = moved.metric.partition(" / (")[0]  # of an average scheduler
+        new = all(counter.metric != metric for counter in shown)
+        large = abs(math.log(moved.gain)) >= LARGE
+        if new and (large or len(shown) < LEAST_COUNTERS):
+            shown.append(FigurePair(moved.label, moved.before, moved.after, moved.unit, metric))
+    return shown
+
+
+@dataclass(frozen=True)
+class FigurePair:
+    """None on a side that has not collected it."""
+
+    label: str = field(repr=False)
+    before: float | None
+    after: float | None
+    unit: str
+    metric: str
+
+    @property
+    @shown
+    def factor(self) -> float | None:
+        """After over before; None from zero."""
+        return self.after / self.before if self.before and self.after is not None else None
+
+
+def figure_pairs(
+    before: Mapping[str, Figure], after: Mapping[str, Figure]
+) -> dict[str, FigurePair]:
+    """Return pairs by the id of the figure."""
+    pairs = {}
+    for key, figure in {**after, **before}.items():
+        old, new = (side[key].value if key in side else None for side in (before, after))
+        pairs[key] = FigurePair(figure.label, old, new, figure.unit, figure.metric)
+    return pairs
+
+
+def counter_table(
+    shown: Sequence[FigurePair],
+    names: tuple[str, str],
+    name: str = "counters",
+    text: Callable[[float | None, str], str] = quantity,
+) -> doc.Table:
+    """Figures before and after, with ncu's names; ``text`` makes one of a value and its unit."""
+    fields: list[doc.Field[FigurePair]] = [
+        doc.Field("figure", "under ncu", lambda c: with_unit(c.label, c.unit)),
+        doc.numeric("before", names[0], lambda c: text(c.before, c.unit)),
+        doc.numeric("after", names[1], lambda c: text(c.after, c.unit)),
+        doc.numeric("factor", "factor", lambda c: times(c.before, c.after, c.unit)),
+        doc.Field("metric", "metric", lambda c: doc.code(c.metric), rank=6),
+    ]
+    return doc.table(name, fields, shown)
+
+
+UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
+
+
+def launch_parameters(pair: Comparison) -> str:
+    """The launch parameters that changed, in a line."""
+    return ", ".join(
+        f"{within(m.label)} {_exact(m.before)} to {_exact(m.after)}"
+        f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
+        for m in pair.largest_changes.launch
+    )
+
+
+def _exact(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else number(value)
+
+
+NAME = 40  # characters of a kernel's name
+TIMELINE: list[doc.Field[LaunchTimeline]] = [
+    doc.Field("kernel", "kernel", lambda one: doc.code(one.kernel[:NAME])),
+    doc.numeric("span", "µs", lambda one: number(one.span_us)),
+    doc.numeric("blocks", "blocks", lambda one: f"{one.blocks:,}"),
+    doc.numeric("resident", "on an SM", lambda one: str(one.resident)),
+    doc.numeric("median", "median block", lambda one: microseconds(one.median_us)),
+    doc.numeric("longest", "longest", lambda one: microseconds(one.longest_us)),
+    doc.numeric("ramp", "ramp", lambda one: microseconds(one.ramp_us)),
+    doc.numeric("tail", "tail", lambda one: microseconds(one.tail_us)),
+    doc.numeric("idle", "idle in tail", lambda one: percent(one.tail_idle)),
+    doc.numeric("gaps", "between blocks", lambda one: percent(one.gaps_idle)),
+    doc.numeric("imbalance", "busiest SM", lambda one: factor(one.imbalance)),
 ]
+SLOWED = 1.1  # times the time without tracing
+NO_FAULT = "No tail, slow block, early producer or gap is worth a step."
+
+
+def timeline(call: CallTimeline, time: Time | None = None) -> list[doc.Block]:
+    """The figures of a call. ``time`` is that of one where nothing traced it."""
+    beside = ""
+    if time and time.value:
+        ratio = call.span_us / time.value
+        beside = f", {factor(ratio)} its time between kernels, {microseconds(time.value)}"
+        beside += ": tracing slows it, so distrust gaps and tails" if ratio > SLOWED else ""
+    first = doc.paragraph(f"Timeline: {microseconds(call.span_us)} while traced{beside}.")
+    return [first, *traced(call.launches, [fault.why for fault in faults(call)])]
+
+
+def traced(every: Sequence[LaunchTimeline], wrong: Sequence[Finding]) -> list[doc.Block]:
+    """The figures of launches, the roles of their warps, and what is ``wrong``."""
+    blocks: list[doc.Block] = [doc.table("timeline", TIMELINE, every)]
+    for one in every:
+        if len(one.roles) > 1:
+            ends = ", ".join(f"{role.words} {percent(role.end)}" for role in one.roles)
+            blocks.append(doc.paragraph(f"Of a block's life in {one.kernel[:NAME]}: {ends}."))
+    lines = [f"{text}." for text in sentences(wrong)]
+    return [*blocks, doc.bullets(lines) if lines else doc.paragraph(NO_FAULT)]
+
+
 GATES: list[doc.Field[Gate]] = [
     doc.Field("gate", "gate", gate_name),
     doc.Field("result", "result", lambda gate: _result(gate)),
@@ -224,25 +483,15 @@ def _result(gate: Gate) -> str:
     return f"{gate.state}, does not decide" if informs else gate.state
 
 
-def _predictions(row: Row, where: str) -> list[doc.Block]:
-    if not row.predictions:
-        made = row.step is not None and row.step.predictions
-        return [doc.paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
-    predictions = doc.table("predictions", PREDICTIONS, row.predictions)
-    text = doc.line(f"Predicted{where}; an ", doc.code("x"), " is a factor of the parent's value:")
-    return [doc.paragraph(text), predictions]
+def evidence_states(row: Row) -> doc.Paragraph:
+    text = ", ".join(f"{k} {v}" for k, v in row.evidence_state.items())
+    alone = " (tables without their report)" if row.tables_only else ""
+    return doc.paragraph(f"evidence: {text}{alone}")
 
 
-def _times(row: Row, where: str) -> list[doc.Block]:
-    if not row.regimes:
-        return [doc.paragraph(f"Times: {ABSENT}.")]
-    return [doc.paragraph(f"Times{where}:"), timings.regimes(row)]
-
-
-def diff(row: Row, changes: SourceDiff | None) -> doc.Block:
-    parent = parent_of(row)
-    if changes is not None and changes.is_same:
-        return doc.paragraph("Only parameters differ from ", doc.code(parent), ".")
-    if changes is None or not changes.hunks:
-        return doc.paragraph("Diff against ", doc.code(parent), f": {ABSENT}.")
-    return doc.fold(f"Diff against {parent}", doc.SourceChange(row.variant))
+METRICS: list[doc.Field[MetricValue]] = [
+    doc.numeric("launch", "launch", lambda m: str(m.launch)),
+    doc.Field("kernel", "kernel", lambda m: m.kernel),
+    doc.numeric("value", "value", lambda m: ABSENT if m.value is None else str(m.value)),
+    doc.Field("unit", "unit", lambda m: m.unit),
+]
