@@ -28,7 +28,7 @@ from workbench.load import LadderEvidence
 from workbench.render import answers, as_json, markdown, page, templates, terminal
 from workbench.render.chart.charts import chart_files
 from workbench.render.document import ladder_report, launches
-from workbench.render.document.ladder import screen, whole
+from workbench.render.document.printed_ladder import screen, whole
 from workbench.render.document.variant import variant
 from workbench.study.config import Config
 from workspaces import FIXTURE

@@ -16,8 +16,14 @@ from workbench.render import answers, as_table, in_short, markdown, page
 from workbench.render.as_json import plain_data
 from workbench.render.chart import svg
 from workbench.render.doc import Section, Table, plain
-from workbench.render.document.ladder import Where, has_figures, ladder_table, screen, verdict_words
 from workbench.render.document.ladder_report import report
+from workbench.render.document.printed_ladder import (
+    Where,
+    has_figures,
+    ladder_table,
+    screen,
+    verdict_words,
+)
 from workbench.render.terminal import fitted as columns_of
 from workbench.words import Verdict
 from workspaces import ROOT

@@ -18,7 +18,7 @@ from workbench.judge.ladder import judge
 from workbench.load import load_ladder
 from workbench.render.doc import fine
 from workbench.render.document.advice import CATALOGUE
-from workbench.render.document.ladder import brief_shape
+from workbench.render.document.printed_ladder import brief_shape
 from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import Change, Role, Status
 

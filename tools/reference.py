@@ -31,8 +31,8 @@ from workbench import words as vocabulary
 from workbench.cli.schema import ANSWERS, EVERY, Failure
 from workbench.render import answers
 from workbench.render.as_json import FLAT, VERSION, shown_names
+from workbench.render.document import printed_ladder as registry
 from workbench.render.document.advice import CATALOGUE
-from workbench.render.document.ladder import COLUMNS
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
 from workbench.words import Change, Stage
@@ -264,7 +264,7 @@ def columns() -> str:
     names = {"reference": "REFERENCE", "fastest": "FASTEST"}
     rows = (
         (f"`{each.key}`", each.heading.format(**names), each.unit, each.explanation)
-        for each in COLUMNS
+        for each in registry.COLUMNS
     )
     return f"## Columns of the ladder\n\n{listed('key, heading, unit, meaning', rows)}"
 
@@ -367,7 +367,7 @@ def of_record(name: str) -> Schema:
     for field in shown_names(record):
         text = annotation(record, field)
         if field == "columns":
-            keys |= {each.key: {"description": each.explanation} for each in COLUMNS}
+            keys |= {each.key: {"description": each.explanation} for each in registry.COLUMNS}
         elif field in FLAT:
             for part in text.split(" | "):
                 keys |= of_record(part)["properties"] if part in printed() else {}

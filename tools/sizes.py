@@ -25,7 +25,7 @@ from workbench.judge.times import (
     timing_facts,
 )
 from workbench.render.doc import fine, interval, microseconds
-from workbench.render.document.ladder import shape_words
+from workbench.render.document.printed_ladder import shape_words
 from workbench.study.params import pick_shapes
 from workbench.study.workspace import Workspace, find_workspace
 

@@ -30,7 +30,7 @@ from workbench.judge.ladder import Ablation, judge
 from workbench.judge.times import ShapeTimes, main_timing
 from workbench.render import as_json, in_short
 from workbench.render.as_json import plain_data
-from workbench.render.document.ladder import parent_of
+from workbench.render.document.printed_ladder import parent_of
 from workbench.run.measurement import Measurement
 from workbench.words import Verdict
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder

@@ -42,7 +42,13 @@ from workbench.render.doc import (
     code,
     line,
 )
-from workbench.render.document.ladder import COLUMNS, LadderColumn, Where, ladder_table, screen
+from workbench.render.document.printed_ladder import (
+    COLUMNS,
+    LadderColumn,
+    Where,
+    ladder_table,
+    screen,
+)
 from workbench.render.page import Writer, anchor
 from workspaces import FIXTURE, ROOT, output_of
 
@@ -251,7 +257,7 @@ def test_a_column_is_one_entry_and_stands_in_every_output_that_it_names(
         for place, where in enumerate(Where)
     }
     more = (*COLUMNS, *added.values())
-    monkeypatch.setattr("workbench.render.document.ladder.COLUMNS", more)
+    monkeypatch.setattr("workbench.render.document.printed_ladder.COLUMNS", more)
     known = outputs(capsys, tmp_path)
     for place, (where, column) in enumerate(added.items()):
         by_key = where in (Where.CSV, Where.JSON, Where.BRIEF, Where.BRIEF_VARIANT)

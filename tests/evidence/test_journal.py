@@ -30,8 +30,8 @@ from workbench.evidence.records import Captures, Environment, GraphNode, Timing,
 from workbench.evidence.store import EvidenceFolder
 from workbench.judge.ladder import judge, recordings
 from workbench.render.doc import plain
-from workbench.render.document.ladder import answer
 from workbench.render.document.ladder_report import recorded
+from workbench.render.document.printed_ladder import answer
 from workbench.run import recording
 from workbench.run.protocol import TimedSession
 from workbench.run.recording import Recorder

@@ -15,8 +15,8 @@ from workbench.judge.findings import Finding, change, finding, percent, sentence
 from workbench.judge.gates import correct_gate, standing
 from workbench.judge.ladder import Row, judge
 from workbench.render.doc import plain
-from workbench.render.document.ladder import verdict, verdict_words
 from workbench.render.document.ladder_report import failures
+from workbench.render.document.printed_ladder import verdict, verdict_words
 from workbench.study.config import Config
 from workbench.words import CheckResult, Status, Verdict
 from workspaces import recorded_ladder

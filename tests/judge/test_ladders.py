@@ -31,8 +31,8 @@ from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.doc import Table, plain
-from workbench.render.document.ladder import gate_name, sizes_table, verdict_words, warnings
 from workbench.render.document.ladder_report import change
+from workbench.render.document.printed_ladder import gate_name, sizes_table, verdict_words, warnings
 from workbench.study.config import Config
 from workbench.study.model import Ladder, Variant
 from workbench.words import Change, CheckResult, Role, Verdict

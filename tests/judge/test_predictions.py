@@ -20,7 +20,7 @@ from workbench.errors import UsageError
 from workbench.evidence.journal import Journal, PredictionEntry
 from workbench.judge.ladder import judge
 from workbench.judge.predictions import judge_predictions, restated, score, written
-from workbench.render.document.ladder import results
+from workbench.render.document.printed_ladder import results
 from workbench.run.protocol import SessionsJob, VariantsJob
 from workbench.study.model import Prediction, Step
 from workbench.study.params import DRAWN, unseen_shapes

@@ -39,8 +39,8 @@ from workbench.render import answers, in_short, markdown
 from workbench.render.as_json import dumps, plain_data
 from workbench.render.doc import Bullets, plain
 from workbench.render.document import ladder_report, variant
-from workbench.render.document.ladder import Where, answer, call_of, controls, ladder_table
 from workbench.render.document.ladder_report import change, summary
+from workbench.render.document.printed_ladder import Where, answer, call_of, controls, ladder_table
 from workbench.study.config import Config, Gates
 from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState, NodeKind, Regime, Verdict

@@ -30,7 +30,7 @@ from workbench.render.chart.charts import (
     parts,
 )
 from workbench.render.doc import microseconds, percent
-from workbench.render.document.ladder import anchor
+from workbench.render.document.printed_ladder import anchor
 from workspaces import ROOT
 
 HERE = Path(__file__).parents[1]

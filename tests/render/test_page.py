@@ -27,8 +27,8 @@ from workbench.render.chart.charts import memory
 from workbench.render.doc import Section, factor, interval, plain, speed
 from workbench.render.doc import number as digits
 from workbench.render.document.hunks import weight
-from workbench.render.document.ladder import brief_shape
 from workbench.render.document.ladder_report import GUIDE, report
+from workbench.render.document.printed_ladder import brief_shape
 from workbench.render.document.variant import figure_value
 from workbench.render.page import CODE
 from workbench.study.sources import virtual_name

@@ -20,8 +20,8 @@ from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS
 from workbench.render.doc import CodeBlock, Text
 from workbench.render.document import ladder_report
-from workbench.render.document.ladder import answer
 from workbench.render.document.ladder_report import change, report, summary
+from workbench.render.document.printed_ladder import answer
 from workbench.words import Origin, Regime, Verdict
 
 REPORTS = Path(__file__).parents[2] / "reports"

@@ -27,7 +27,7 @@ from workbench.render.doc import (
     strong,
     table,
 )
-from workbench.render.document.ladder import ladder_table
+from workbench.render.document.printed_ladder import ladder_table
 
 
 def parse(text: str) -> list[list[str]]:

@@ -19,7 +19,7 @@ from workbench.cli import formats, waiting
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.render.doc import Block, Paragraph, Table, plain
-from workbench.render.document.ladder import screen
+from workbench.render.document.printed_ladder import screen
 from workbench.render.terminal import write
 from workbench.run.protocol import (
     Built,

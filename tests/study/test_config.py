@@ -22,7 +22,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import judge
 from workbench.load import load
-from workbench.render.document.ladder import reason, verdict
+from workbench.render.document.printed_ladder import reason, verdict
 from workbench.study.config import Config, read_config
 from workbench.study.model import Study, Variant, base_name
 from workbench.study.workspace import find_workspace

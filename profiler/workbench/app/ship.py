@@ -27,7 +27,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Row
 from workbench.load import VariantEvidence, fullest_timing, load
 from workbench.problems.flashinfer_bench import BuildSpec, Solution, SourceFile
-from workbench.render.document.ladder import NOT_JUDGED
+from workbench.render.document.printed_ladder import NOT_JUDGED
 from workbench.render.templates import templates
 from workbench.run.protocol import Packable, ShipJob, ShippedKernel
 from workbench.run.recording import now

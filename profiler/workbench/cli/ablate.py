@@ -27,7 +27,7 @@ from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.ladder import Ablation
 from workbench.render import answers, as_table, doc, in_short
-from workbench.render.document.ladder import screen, warnings, whole
+from workbench.render.document.printed_ladder import screen, warnings, whole
 from workbench.study.params import Picked
 from workbench.study.workspace import including
 from workbench.words import Verdict

@@ -15,7 +15,7 @@ from workbench.judge.findings import sentences
 from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, doc, in_short
 from workbench.render.document import advice, launches
-from workbench.render.document.ladder import origin
+from workbench.render.document.printed_ladder import origin
 
 
 def run(options: AdviseOptions) -> None:

@@ -43,7 +43,7 @@ from workbench.render import answers, doc, in_short
 from workbench.render.doc import Line, Piece, count, number
 from workbench.render.document import hunks, launches
 from workbench.render.document.hunks import BLANK, STYLES, gutter
-from workbench.render.document.ladder import origin
+from workbench.render.document.printed_ladder import origin
 from workbench.study.files import for_shell
 from workbench.words import NONE, Status
 

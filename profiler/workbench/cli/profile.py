@@ -18,7 +18,7 @@ from workbench.errors import Interrupted, ToolFailed, UsageError
 from workbench.judge.findings import sentence, sentences
 from workbench.render import answers, as_table, doc, in_short
 from workbench.render.document import launches, variant
-from workbench.render.document.ladder import origin
+from workbench.render.document.printed_ladder import origin
 from workbench.words import Status
 
 if TYPE_CHECKING:

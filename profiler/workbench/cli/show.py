@@ -31,7 +31,7 @@ from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, V
 from workbench.render.as_json import shown_fields
 from workbench.render.document import hunks, launches, variant
 from workbench.render.document.hunks import hottest_first
-from workbench.render.document.ladder import origin
+from workbench.render.document.printed_ladder import origin
 from workbench.study.files import stands
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from workbench.problems.problem import Problem
 from workbench.render import answers, as_json, doc, in_short
 from workbench.render.doc import factor, number, with_cycles
 from workbench.render.document import advice
-from workbench.render.document.ladder import Where, call_of, ladder_table, origin, took
+from workbench.render.document.printed_ladder import Where, call_of, ladder_table, origin, took
 from workbench.render.document.variant import bottlenecks, limited
 from workbench.run import machine
 from workbench.run.protocol import Built, Failed, Learned

@@ -27,8 +27,8 @@ from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.hunks import SourceLine
-from workbench.render.document.ladder import Where, data, figure
 from workbench.render.document.launches import Details, PairRead
+from workbench.render.document.printed_ladder import Where, data, figure
 from workbench.render.document.variant import FigurePair, figure_pairs
 from workbench.words import VIRTUAL_ROOT, Change, GateState, Regime, Stage
 

@@ -25,8 +25,14 @@ from workbench.render.answers import place
 from workbench.render.as_json import VERSION, Data, plain_data
 from workbench.render.doc import shorten
 from workbench.render.document.advice import CATALOGUE, NOTHING
-from workbench.render.document.ladder import Where, data, has_figures, parent_of, top_stall_of
 from workbench.render.document.launches import Details
+from workbench.render.document.printed_ladder import (
+    Where,
+    data,
+    has_figures,
+    parent_of,
+    top_stall_of,
+)
 from workbench.study.model import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 

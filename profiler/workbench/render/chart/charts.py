@@ -23,7 +23,7 @@ from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.svg import Drawing
 from workbench.render.doc import factor, microseconds, number, percent, speed
-from workbench.render.document.ladder import (
+from workbench.render.document.printed_ladder import (
     anchor,
     compared,
     kind,

@@ -20,7 +20,7 @@ from workbench.derive.figures import added
 from workbench.judge.ladder import Row
 from workbench.render import doc
 from workbench.render.doc import harmless
-from workbench.render.document.ladder import kind, reason
+from workbench.render.document.printed_ladder import kind, reason
 from workbench.words import ABSENT
 
 XY: TypeAlias = tuple[float, float]

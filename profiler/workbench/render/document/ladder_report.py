@@ -42,7 +42,7 @@ from workbench.render.doc import (
     within,
 )
 from workbench.render.document import advice, hunks, variant
-from workbench.render.document.ladder import (
+from workbench.render.document.printed_ladder import (
     Where,
     anchor,
     answer,

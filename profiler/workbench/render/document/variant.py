@@ -48,7 +48,7 @@ from workbench.render.doc import (
     within,
 )
 from workbench.render.document import advice
-from workbench.render.document.ladder import (
+from workbench.render.document.printed_ladder import (
     call_of,
     equation,
     gate_name,
