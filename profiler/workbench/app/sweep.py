@@ -9,7 +9,7 @@ from workbench.app.report import write_files
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks
 from workbench.judge.sweeps import Space, Sweep, judge_sweep
-from workbench.render.document.sweep import sweep_view
+from workbench.render.document.combinations import sweep_view
 from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name
 from workbench.study.params import declared, expanded, find_variant, names_of

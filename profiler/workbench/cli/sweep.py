@@ -14,7 +14,7 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import Sweep
 from workbench.render import as_table, doc, in_short
 from workbench.render.as_json import Data, shown_fields
-from workbench.render.document.sweep import sweep_view
+from workbench.render.document.combinations import sweep_view
 from workbench.study.params import Picked, is_space
 
 if TYPE_CHECKING:

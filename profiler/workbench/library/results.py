@@ -45,9 +45,9 @@ from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
 from workbench.render.document import launches, variant
 from workbench.render.document.advice import CATALOGUE, spot
+from workbench.render.document.combinations import sweep_view
 from workbench.render.document.launches import Details
 from workbench.render.document.printed_ladder import Where, answer, ladder_table, origin, warnings
-from workbench.render.document.sweep import sweep_view
 from workbench.run import machine
 from workbench.study.files import write_bytes
 from workbench.study.model import Study
