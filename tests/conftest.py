@@ -26,8 +26,8 @@ from inprocess import trials_here as trials_here
 from warm_workers import warm_server as warm_server
 from warm_workers import warm_workers as warm_workers
 from workbench.cli import main
-from workbench.run import gpu, machine
-from workbench.run.gpu import VISIBLE
+from workbench.run import machine
+from workbench.run.machine import VISIBLE
 from workbench.study.workspace import CONFIG_FILE, Workspace
 from workspaces import copy_of_fixture
 
@@ -120,7 +120,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         if item.get_closest_marker("gpu") is None:
             patch.setenv(VISIBLE, "")
         machine.find_gpu.cache_clear()
-        gpu.nvidia_smi.cache_clear()
+        machine.nvidia_smi.cache_clear()
         result = yield
     if item.session.testsfailed > failures and main._interrupted_at > interrupted_at:
         item.session.shouldstop = "interrupted"

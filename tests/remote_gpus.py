@@ -14,7 +14,7 @@ import msgspec
 import fake_nvml
 from answers import Patch
 from workbench.run import machine
-from workbench.run.gpu import VISIBLE, Gpu
+from workbench.run.machine import VISIBLE, Gpu
 
 HERE = Path(__file__).parent
 Install = Callable[..., None]

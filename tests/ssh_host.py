@@ -22,7 +22,7 @@ import pytest
 import fake_nvml
 from answers import Patch, not_none
 from remote_gpus import NCU, card, nvml
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 NAME = "gpu1"

@@ -26,7 +26,7 @@ from workbench.evidence import store
 from workbench.evidence.records import Environment, GraphNode, Series, Session, Timing
 from workbench.ncu.command import flags
 from workbench.run import compilation, machine, measurement, recording, side_jobs
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.run.measurement import Measurement
 from workbench.run.process import WorkerEnd, run_worker
 from workbench.run.protocol import (

@@ -12,8 +12,8 @@ import pytest
 from answers import Patch
 from remote_gpus import card, install
 from workbench.app.executor import Local, Reporter
-from workbench.run import gpu
-from workbench.run.gpu import Gpu, locked
+from workbench.run import machine
+from workbench.run.machine import Gpu, locked
 
 H200 = "NVIDIA H200"
 
@@ -32,7 +32,7 @@ def test_two_commands_measure_one_after_the_other(tmp_path: Path, monkeypatch: P
         with Local(reporter=Waits()).alone_on_the_gpu():
             entered.set()
 
-    with gpu.locked([card(0)]):
+    with machine.locked([card(0)]):
         waiting = threading.Thread(target=other, daemon=True)
         waiting.start()
         assert told.wait(60)

@@ -19,7 +19,7 @@ from workbench.derive.matching import groups
 from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps
 from workbench.ncu import command, reader
 from workbench.ncu.report_file import Launch
-from workbench.run import machine, under_ncu
+from workbench.run import machine, process
 from workbench.study.config import Gates, Profiler
 from workspaces import CAUSAL, recorded_report
 
@@ -158,8 +158,8 @@ def test_ctrl_c_ends_the_program(folder: Path, capsys: Capsys, monkeypatch: Patc
     def interrupt(text: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(under_ncu, "TELL_SECONDS", 0.0)
-    end = under_ncu.run_program(["sleep", "60"], folder, interrupt, echo=False)
+    monkeypatch.setattr(process, "TELL_SECONDS", 0.0)
+    end = process.run_program(["sleep", "60"], folder, interrupt, echo=False)
     assert (end.interrupted, end.returncode) == (True, -signal.SIGINT)
     monkeypatch.setattr(program, "run_program", lambda *a, **k: end)
     assert main(["profile", *RUN]) == 130

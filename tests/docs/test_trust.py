@@ -26,7 +26,7 @@ from workbench.judge.findings import sentence
 from workbench.judge.gates import REFEREE
 from workbench.judge.times import TimingFacts
 from workbench.run import machine
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Verdict

@@ -26,7 +26,7 @@ from workbench.ncu.captures import tables_of
 from workbench.ncu.catalog import FigureSpec, catalog, needed_metrics
 from workbench.ncu.reader import launches
 from workbench.run import machine
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.run.recording import remove_unused
 from workbench.study.workspace import find_workspace
 from workbench.words import Status

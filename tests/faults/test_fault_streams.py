@@ -17,7 +17,7 @@ from property_cases import examples
 from workbench.app import show
 from workbench.cli.main import main
 from workbench.derive.matching import match
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 BENCH = f"{sys.executable} -m workbench"

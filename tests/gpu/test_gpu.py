@@ -112,7 +112,7 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: Patch) -> Non
     import torch
 
     from workbench.run.worker.timing import timed_gpu as cards
-    from workbench.run.worker.timing.rounds import Rounds
+    from workbench.run.worker.timing.session import Rounds
 
     monkeypatch.setattr(cards, "REPORT_SECONDS", 0.1)
     card = cards.TimedGpu()

@@ -23,7 +23,7 @@ from workbench.errors import WorkbenchError
 from workbench.problems import given
 from workbench.problems.given import exact
 from workbench.problems.problem import Problem
-from workbench.run import memory_faults, side_jobs
+from workbench.run import side_jobs
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import Broken, ErrorText, Learned, TrialJob
 from workbench.study.workspace import find_workspace
@@ -358,7 +358,7 @@ def test_a_call_with_an_illegal_address_is_repeated_by_the_sanitizer(
     tool = tmp_path / "compute-sanitizer"
     tool.write_text(SANITIZER.format(found=FOUND.format(at=AT)))
     tool.chmod(0o755)
-    monkeypatch.setattr(memory_faults, "find_sanitizer", lambda: str(tool))
+    monkeypatch.setattr(side_jobs, "find_sanitizer", lambda: str(tool))
     text = f"def double(x):\n    return x\n\n\ndef inputs():\n    raise RuntimeError({ILLEGAL!r})\n"
     found = problem(file(tmp_path, text), versus="torch.add(x, x)")
     write(found, tmp_path / "made")
@@ -383,8 +383,8 @@ def test_the_line_of_an_illegal_address_is_named(
     first = WorkerEnd([Broken(error=ErrorText(kind="", message=ILLEGAL))], 1)
     again = replace(first, log=FOUND.format(at=at) if at else "")
     worker = SimpleNamespace(watch=lambda *limits: again)
-    monkeypatch.setattr(memory_faults, "Worker", lambda *given: worker)
-    monkeypatch.setattr(memory_faults, "find_sanitizer", lambda: "a tool" if at else "")
-    (broken,) = memory_faults.located(tmp_path, oob("mine"), first).of(Broken)
+    monkeypatch.setattr(side_jobs, "Worker", lambda *given: worker)
+    monkeypatch.setattr(side_jobs, "find_sanitizer", lambda: "a tool" if at else "")
+    (broken,) = side_jobs.located(tmp_path, oob("mine"), first).of(Broken)
     assert said in broken.error.message
     assert "compute-sanitizer" in broken.error.hint

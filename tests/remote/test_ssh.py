@@ -20,7 +20,7 @@ from ssh_host import Host
 from standin import StandIn
 from workbench.cli.main import main
 from workbench.remote import remote_target
-from workbench.run.gpu import VISIBLE
+from workbench.run.machine import VISIBLE
 from workspaces import GOOD, make
 
 pytestmark = pytest.mark.slow

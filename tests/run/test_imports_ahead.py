@@ -21,7 +21,7 @@ from workbench.cuda import compiler as nvrtc
 from workbench.cuda.compiler import CUBIN_FOLDER, Compiled, Source
 from workbench.run import compilation
 from workbench.run.compilation import compilers, scratch_folder
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.run.process import worker_environment
 from workbench.run.protocol import EVENTS, PARENT, decode, write_job, write_turn
 from workbench.run.worker import startup

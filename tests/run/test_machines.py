@@ -18,7 +18,7 @@ from workbench.cli.main import main
 from workbench.cuda.compiler import compiler_version, ran
 from workbench.errors import BadCapture, EnvironmentLacks
 from workbench.ncu.command import known_error, known_errors
-from workbench.run import gpu, machine, self_test
+from workbench.run import machine, self_test
 from workbench.run.process import worker_environment
 
 WORKS = "done compilation\ndone allocation\ndone launch\n"
@@ -245,7 +245,7 @@ def test_a_capability_that_nvml_does_not_report_is_unknown(listed: Install, caps
     assert row["result"] == "ok"
 
 
-def vars_of(one: gpu.Gpu) -> dict[str, Any]:
+def vars_of(one: machine.Gpu) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__dataclass_fields__}
 
 
@@ -294,7 +294,7 @@ def test_a_worker_on_another_gpu_is_an_error(listed: Install) -> None:
 def test_a_slice_is_another_gpu_than_the_whole(listed: Install) -> None:
     part = {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384}
     listed({**vars_of(card(0)), "slices": [part]})
-    (one,) = gpu.gpus()
+    (one,) = machine.gpus()
     assert one.slug == "nvidia-h200-mig-1g-18gb"
     machine.require_gpu("NVIDIA H200 MIG 1g.18gb", "GPU-0")
     with pytest.raises(EnvironmentLacks, match="evidence is that of NVIDIA H200 MIG"):

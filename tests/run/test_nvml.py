@@ -17,7 +17,7 @@ from answers import Patch
 from remote_gpus import ROWS, Install, card, listing
 from workbench.app.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
-from workbench.run import gpu, machine
+from workbench.run import machine
 
 SLICED = [
     {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384},
@@ -45,18 +45,18 @@ def smi(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], None]:
 
 def test_a_gpu_is_what_nvml_reports(listed: Install) -> None:
     listed(card(0), card(1, name="NVIDIA T4", compute_capability="7.5"))
-    first, second = gpu.gpus()
+    first, second = machine.gpus()
     assert first == card(0)
     assert (second.name, second.arch) == ("NVIDIA T4", "sm_75")
-    assert gpu.look().driver == "580"
+    assert machine.look().driver == "580"
     assert gpu_row().found == "NVIDIA H200, compute capability 9.0, GPU-0"
     assert driver_row().found == "580"
 
 
 def test_what_nvml_refuses_is_unknown(listed: Install) -> None:
     listed({**dict.fromkeys(ROWS), "uuid": "GPU-0", "driver": "580"})
-    (only,) = gpu.gpus()
-    assert only == gpu.Gpu("unknown", "580", "", "GPU-0")
+    (only,) = machine.gpus()
+    assert only == machine.Gpu("unknown", "580", "", "GPU-0")
     with pytest.raises(EnvironmentLacks, match="compute capability of unknown"):
         _ = only.arch
     assert gpu_row().result == "ok"
@@ -75,7 +75,7 @@ def test_what_nvml_refuses_is_unknown(listed: Install) -> None:
 )
 def test_gpus_are_those_that_the_process_may_use(named: str | None, found: str) -> None:
     every = [card(0), card(1), card(2)]
-    assert [one.uuid for one in gpu.usable(every, named)] == found.split()
+    assert [one.uuid for one in machine.usable(every, named)] == found.split()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_the_first_gpu_is_the_one_that_is_visible(
 ) -> None:
     listed(card(0, name="NVIDIA T4"), card(1))
     if visible is not None:
-        monkeypatch.setenv(gpu.VISIBLE, visible)
+        monkeypatch.setenv(machine.VISIBLE, visible)
     found = machine.find_gpu()
     assert (found and found.name) == name
     hidden = "CUDA_VISIBLE_DEVICES names none" in gpu_row().fix
@@ -108,15 +108,15 @@ def test_the_first_gpu_is_the_one_that_is_visible(
 def test_slices_are_described_by_their_gpu(listed: Install, monkeypatch: Patch) -> None:
     whole = card(0)
     listed({**msgspec.to_builtins(whole), "slices": SLICED}, card(1))
-    assert [one.uuid for one in gpu.look().gpus] == ["GPU-0", "MIG-a", "MIG-b", "GPU-1"]
-    one, other = gpu.gpus()
+    assert [one.uuid for one in machine.look().gpus] == ["GPU-0", "MIG-a", "MIG-b", "GPU-1"]
+    one, other = machine.gpus()
     assert (one.uuid, one.profile, one.memory_mib) == ("MIG-a", "MIG 1g.18gb", 16384)
     assert (other.uuid, other.profile, other.memory_mib) == ("MIG-b", "MIG", None)
     assert (one.name, one.slug) == (whole.name, "nvidia-h200-mig-1g-18gb")
-    monkeypatch.setenv(gpu.VISIBLE, "MIG-b")
-    assert gpu.gpus() == [other]
-    monkeypatch.setenv(gpu.VISIBLE, "1")
-    assert gpu.gpus() == [card(1)]
+    monkeypatch.setenv(machine.VISIBLE, "MIG-b")
+    assert machine.gpus() == [other]
+    monkeypatch.setenv(machine.VISIBLE, "1")
+    assert machine.gpus() == [card(1)]
     row = slices_row()
     assert (row.result, row.found) == ("warn", "on: a GPU is divided into slices")
     assert works([row])["measure"]
@@ -127,10 +127,10 @@ def test_slices_are_described_by_their_gpu(listed: Install, monkeypatch: Patch) 
 def test_a_lost_gpu_leaves_the_others(listed: Install, tmp_path: Path, monkeypatch: Patch) -> None:
     listed(card(0), card(1))
     (tmp_path / "lost").write_text("GPU-0")
-    assert gpu.gpus() == [card(1)]
+    assert machine.gpus() == [card(1)]
     (tmp_path / "lost").write_text("GPU-0 GPU-1")
     monkeypatch.setenv("PATH", "")
-    assert gpu.why_none() == "NVML: GPU is lost; nvidia-smi is not on PATH"
+    assert machine.why_none() == "NVML: GPU is lost; nvidia-smi is not on PATH"
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_nvidia_smi_is_quoted_if_nvml_fails(
     text: str, says: str, listed: Install, smi: Callable[[str], None]
 ) -> None:
     smi(text)
-    assert gpu.look() == gpu.ListedGpus(error="NVML: Driver Not Loaded")
-    assert gpu.why_none() == f"NVML: Driver Not Loaded; {says}"
+    assert machine.look() == machine.ListedGpus(error="NVML: Driver Not Loaded")
+    assert machine.why_none() == f"NVML: Driver Not Loaded; {says}"
     assert machine.find_gpu() is None
     assert f"no NVIDIA GPU was found (NVML: Driver Not Loaded; {says})" in str(
         machine.why_not_measuring()
@@ -163,7 +163,7 @@ def test_an_nvidia_smi_that_hangs_is_given_up(
     smi(f"echo >> {tmp_path}/asked; exec /bin/sleep 600")
     monkeypatch.setattr("workbench.bounds.TOOL_SECONDS", 0.5)
     why = "nvidia-smi does not run: nvidia-smi timed out after 0.5 seconds"
-    assert why in gpu.why_none()
+    assert why in machine.why_none()
     assert why in gpu_row().fix
     assert "reboot" in driver_row().fix
     assert (tmp_path / "asked").read_text() == "\n"  # a doctor waits for it once
@@ -179,18 +179,18 @@ def test_a_working_nvml_runs_no_nvidia_smi(
 
     monkeypatch.setattr(subprocess, "Popen", run)
     listed(card(0))
-    assert gpu.gpus()
-    monkeypatch.setenv(gpu.VISIBLE, "7")
-    assert gpu.why_none() == "CUDA_VISIBLE_DEVICES names none: '7'"
-    monkeypatch.delenv(gpu.VISIBLE)
-    assert "try again" in gpu.why_none()
+    assert machine.gpus()
+    monkeypatch.setenv(machine.VISIBLE, "7")
+    assert machine.why_none() == "CUDA_VISIBLE_DEVICES names none: '7'"
+    monkeypatch.delenv(machine.VISIBLE)
+    assert "try again" in machine.why_none()
 
 
 def test_nvml_that_lists_nothing_or_breaks_is_an_error(listed: Install, monkeypatch: Patch) -> None:
     listed()
-    assert gpu.look().error == "NVML lists no GPU"
+    assert machine.look().error == "NVML lists no GPU"
     monkeypatch.setattr(fake_nvml, "nvmlInit", lambda: 1 / 0)
-    assert gpu.look().error == "NVML: division by zero"
+    assert machine.look().error == "NVML: division by zero"
 
 
 def test_a_missing_library_or_package_is_named(
@@ -202,9 +202,9 @@ def test_a_missing_library_or_package_is_named(
         raise OSError(name)
 
     monkeypatch.setattr(ctypes, "CDLL", none)
-    assert gpu.look().error == "NVML is not installed: libnvidia-ml.so.1 was not found"
+    assert machine.look().error == "NVML is not installed: libnvidia-ml.so.1 was not found"
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert gpu.look().error == "the package nvidia-ml-py is not installed"
+    assert machine.look().error == "the package nvidia-ml-py is not installed"
     monkeypatch.setattr(machine, "missing_packages", lambda: ["torch", "nvidia-ml-py"])
     machine.find_gpu.cache_clear()
     assert "no NVIDIA GPU was found (the package" in machine.why_not_measuring().message
@@ -217,12 +217,12 @@ def test_a_missing_library_or_package_is_named(
 def test_clocks_are_of_the_gpu_that_measures(number: int, listed: Install) -> None:
     """With another one before it, which CUDA does not see."""
     listed(*[{**msgspec.to_builtins(card(0)), "reasons": 5}, card(1)][-number:])
-    gauge = gpu.Gauge("GPU-1")
-    assert gauge.load() == gpu.Load(30, throttled=False)
+    gauge = machine.Gauge("GPU-1")
+    assert gauge.load() == machine.Load(30, throttled=False)
     listed({**msgspec.to_builtins(card(1)), "reasons": 5})
-    assert gpu.Gauge("GPU-1").load().reasons == ("SwPowerCap",)
+    assert machine.Gauge("GPU-1").load().reasons == ("SwPowerCap",)
 
 
 def test_without_nvml_no_clock_is_collected(listed: Install) -> None:
-    gauge = gpu.Gauge("GPU-0")
-    assert gauge.load() == gpu.Load()
+    gauge = machine.Gauge("GPU-0")
+    assert gauge.load() == machine.Load()

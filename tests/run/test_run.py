@@ -28,7 +28,7 @@ from workbench.load import ShapeEvidence, load
 from workbench.ncu import command as ncu
 from workbench.run import machine, measurement
 from workbench.run.compilation import worker_stopped
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.run.measurement import Measurement, Plan
 from workbench.run.process import WorkerEnd
 from workbench.run.protocol import (

@@ -50,7 +50,7 @@ from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive, register_ahead, wait_for_turn
-from workbench.run.worker.timing import graphs, instances, rounds, session, timed_gpu
+from workbench.run.worker.timing import graphs, instances, session, timed_gpu
 from workbench.run.worker.timing.instances import Instance, NotCaptured, NotTimed
 from workbench.run.worker.timing.neighbours import (
     GUARD_BYTES,
@@ -61,8 +61,7 @@ from workbench.run.worker.timing.neighbours import (
     scaled,
     secret,
 )
-from workbench.run.worker.timing.rounds import order_of
-from workbench.run.worker.timing.session import TimingProcess
+from workbench.run.worker.timing.session import TimingProcess, order_of
 from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, Times, between
 from workbench.study.model import Tolerance
 from workbench.words import IN_TURN, CheckResult, Phase, Regime
@@ -469,11 +468,11 @@ def test_series_are_of_the_instance_that_was_replayed(no_events: None) -> None:
         FakeInstance(card, "slow", 9000.0, slow=True),
         FakeInstance(card, "beside another process", 1.0),
     ]
-    timed = rounds.Rounds(card, instances)
+    timed = session.Rounds(card, instances)
     for number in (-2, 0, 1, 2, 3, 4, 5):
         timed.run(number)
     timed.finish()
-    series = {(s.variant, s.instance, s.regime): s for s in rounds.series_of(timed, instances)}
+    series = {(s.variant, s.instance, s.regime): s for s in session.series_of(timed, instances)}
     assert len(series) == 5 * 3
     for (name, instance, regime), one in series.items():
         takes = {"a": 10.0 + instance, "b": 30.0, "slow": 9000.0}.get(name, 1.0)
@@ -518,15 +517,15 @@ def test_at_the_power_limit_a_ratio_is_another_alone(no_events: None) -> None:
         HotInstance(card, "sdpa", 150.0, power=1.1),
         HotInstance(card, "fix", 120.0, power=1.25),
     ]
-    timed = rounds.Rounds(card, instances)
+    timed = session.Rounds(card, instances)
     for number in range(-1000, 6):
         timed.run(number)
     timed.finish()
     for place in (1, 0):
         timed.alone(place)
-    series = rounds.series_of(timed, instances)
-    session = Session(number=0, instances=1, series=series)
-    times = session_times([session])
+    series = session.series_of(timed, instances)
+    recorded = Session(number=0, instances=1, series=series)
+    times = session_times([recorded])
 
     def ratio(regime: Regime) -> float:
         found = not_none(ratio_of(times["sdpa", regime, False], times["fix", regime, False]))
@@ -583,11 +582,11 @@ def test_a_long_round_tells_who_is_at_work(no_events: None) -> None:
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, name, 10.0) for name in "abc"]
     told: list[tuple[int, int | None]] = []
-    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    timed = session.Rounds(card, instances, tell=lambda *seen: told.append(seen))
     timed.run(0)
     timed.run(1)
     (order, *_), _ = [*timed.queued, None]
-    third = len(rounds.order_of(range(3), 3))
+    third = len(session.order_of(range(3), 3))
     card.at = [third + each for each in (len(order) + 5, len(order) - 1, len(order) - 2, 0, -1)]
     timed.run(3)
     assert told == [(0, None), (1, None), *((1, order[at].instance) for at in (0, 0, 1, -1, -1))]
@@ -600,12 +599,12 @@ def test_a_round_that_no_stream_takes_is_waited_for_in_parts(
     card: Any = FakeCard()
     instances: Any = [FakeInstance(card, f"v{number}", 10.0) for number in range(334)]
     told: list[tuple[int, int | None]] = []
-    timed = rounds.Rounds(card, instances, tell=lambda *seen: told.append(seen))
+    timed = session.Rounds(card, instances, tell=lambda *seen: told.append(seen))
     card.at = [0]
     waited: list[int] = []
     monkeypatch.setattr(card, "wait", lambda done, tell: waited.append(card.replays))
     timed.run(0)
-    assert waited[0] <= 2 * rounds.MOST_QUEUED < card.replays == 1002
+    assert waited[0] <= 2 * session.MOST_QUEUED < card.replays == 1002
     timed.run(1)
     timed.finish()
     assert timed.seconds == pytest.approx(334 * 4e-5)  # of round 1, in which few graphs run

@@ -13,7 +13,7 @@ from workbench.cuda.compiler import package_version
 from workbench.cuda.includes import header_folders
 from workbench.ncu.command import known_error
 from workbench.run import machine
-from workbench.run.gpu import look, nvidia_smi, why_none
+from workbench.run.machine import look, nvidia_smi, why_none
 from workbench.words import INSTALL
 
 OK, WARN, FAIL = "ok", "warn", "fail"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.children import temporary_folder
 from workbench.errors import Interrupted, WorkbenchError
 from workbench.run import machine
-from workbench.run.gpu import Gpu, gpus, locked
+from workbench.run.machine import Gpu, gpus, locked
 
 if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.evidence.records import Timing

@@ -47,10 +47,9 @@ from workbench.ncu.report_file import (
 )
 from workbench.render.chart.charts import TRACE, perfetto, timeline_chart
 from workbench.run import iket, machine
-from workbench.run.gpu import PACKAGE as NVML_PACKAGE
-from workbench.run.gpu import why_none
+from workbench.run.machine import NVML_PACKAGE, why_none
+from workbench.run.process import NCU_LOG, ProgramEnd, run_program
 from workbench.run.repository import repository_of
-from workbench.run.under_ncu import NCU_LOG, ProgramEnd, run_program
 from workbench.study.config import Profiler
 from workbench.study.files import contents, json_as_type, write_bytes
 from workbench.study.workspace import Workspace

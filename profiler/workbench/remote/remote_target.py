@@ -28,7 +28,7 @@ from workbench.judge.open_verdicts import Deciding
 from workbench.remote import bootstrap, worker
 from workbench.remote.bootstrap import exchange
 from workbench.remote.worker import RemoteJob, Result
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.run.measurement import MeasuredPlan
 from workbench.run.protocol import ErrorText, decode
 from workbench.run.recording import Recorder, typed, write_captures

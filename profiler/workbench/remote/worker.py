@@ -32,7 +32,7 @@ from workbench.judge.open_verdicts import Deciding
 from workbench.remote.bootstrap import MAX_BYTES, STOP_SECONDS, say
 from workbench.run import machine
 from workbench.run.compilation import shared_builds
-from workbench.run.gpu import Gpu, one_gpu
+from workbench.run.machine import Gpu, one_gpu
 from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for

@@ -14,7 +14,7 @@ from pathlib import Path
 from workbench.children import temporary_folder
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
-from workbench.run.gpu import own_folder
+from workbench.run.machine import own_folder
 from workbench.run.process import BUILDS, Worker, WorkerEnd, run_worker
 from workbench.run.protocol import Broken, Built, ErrorText, Event, Failed, VariantsJob
 from workbench.study.files import disk_full, readable_text

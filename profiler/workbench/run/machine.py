@@ -1,18 +1,359 @@
-"""Find out about this machine: GPU, driver, ncu, permission to read counters."""
+"""What there is on this machine: GPUs, as NVML describes them, ncu and packages. And who measures
+on which GPU: one process of a user at a time.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import os
+import platform
 import re
 import shutil
-from functools import lru_cache
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from workbench import bounds
 from workbench.errors import EnvironmentLacks
-from workbench.run.gpu import PACKAGE as NVML_PACKAGE
-from workbench.run.gpu import Gpu, gpus, why_none
 from workbench.words import INSTALL
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+LIBRARY = "libnvidia-ml.so.1"
+NVML_PACKAGE = "nvidia-ml-py"
+REASON = "nvmlClocksEventReason"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU, or a slice of one: ``profile`` is then MIG's, such as ``MIG 1g.18gb``.
+
+    Clocks and power are the highest that are allowed. None is what NVML does not report.
+    """
+
+    name: str
+    driver: str
+    compute_capability: str  # "" if NVML does not report one
+    uuid: str = ""
+    profile: str = ""
+    memory_mib: int | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: float | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The name has the profile of a slice behind it, as in CUDA."""
+        return f"{self.name} {self.profile}".strip()
+
+    @property
+    def slug(self) -> str:
+        from workbench.evidence.store import gpu_slug  # with msgspec, which doctor may find missing
+
+        return gpu_slug(self.full_name)
+
+    @property
+    def arch(self) -> str:
+        """The architecture to compile for: ``sm_90a``."""
+        match = re.fullmatch(r"(\d+)\.(\d+)", self.compute_capability)
+        if match is None:
+            raise EnvironmentLacks(
+                f"NVML does not report the compute capability of {self.name}",
+                hint="update NVIDIA's driver",
+            )
+        from workbench.cuda.compiler import arch_of  # with the whole package
+
+        return arch_of(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True)
+class ListedGpus:
+    """NVML lists whole GPUs, each followed by its slices. ``driver`` is "" if NVML does
+    not report it; ``error`` says why there is no GPU. ``lost``: what NVML says of GPUs that it
+    counts and cannot open.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    error: str = ""
+    lost: tuple[str, ...] = ()
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVML, initialised. Raises OSError without its library, ImportError without its package, and
+    NVMLError if it does not start.
+    """
+    if "pynvml" not in sys.modules:
+        ctypes.CDLL(LIBRARY)  # importing pynvml takes ten times as long as failing here
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def look() -> ListedGpus:
+    """Ask NVML for all GPUs of this machine, whether or not this process may use them."""
+    try:
+        with _nvml() as nvml:
+            asked = _Asked(nvml)
+            gpus = tuple(asked.all())
+            error = "" if gpus else asked.error or "NVML lists no GPU"
+            return ListedGpus(gpus, asked.driver, error, tuple(asked.lost))
+    except OSError:
+        return ListedGpus(error=f"NVML is not installed: {LIBRARY} was not found")
+    except ImportError:
+        return ListedGpus(error=f"the package {NVML_PACKAGE} is not installed")
+    except Exception as failed:  # NVMLError, and what a broken installation raises in its place
+        return ListedGpus(error=f"NVML: {failed}")
+
+
+class _Asked:
+    """One reading of NVML. A question that it refuses is answered by None."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+        self.error = ""
+        self.lost: list[str] = []
+        self.driver = str(self._ask("nvmlSystemGetDriverVersion") or "")
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self.nvml, name)(*arguments)
+        except self.nvml.NVMLError as refused:
+            self.error = f"NVML: {refused}"
+            return None
+
+    def all(self) -> Iterator[Gpu]:
+        for index in range(self._ask("nvmlDeviceGetCount") or 0):
+            handle = self._ask("nvmlDeviceGetHandleByIndex", index)
+            if handle is None:  # one that was lost, or that this container may not use
+                self.lost.append(f"GPU {index}: {self.error}")
+            else:
+                whole = self._whole(handle)
+                yield whole
+                yield from self._slices(handle, whole)
+
+    def _whole(self, handle: Any) -> Gpu:
+        nvml = self.nvml
+        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        power = self._ask("nvmlDeviceGetPowerManagementLimit", handle)
+        return Gpu(
+            name=str(self._ask("nvmlDeviceGetName", handle) or "unknown"),
+            driver=self.driver or "unknown",
+            compute_capability=".".join(map(str, capability or ())),
+            uuid=str(self._ask("nvmlDeviceGetUUID", handle) or ""),
+            memory_mib=None if memory is None else int(memory.total) // 2**20,
+            sm_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            power_w=None if power is None else power / 1000,
+        )
+
+    def _slices(self, handle: Any, whole: Gpu) -> Iterator[Gpu]:
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        if not mode or not mode[0]:
+            return
+        for index in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            slice_handle = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+            if slice_handle is not None:
+                name = str(self._ask("nvmlDeviceGetName", slice_handle) or "")
+                memory = self._ask("nvmlDeviceGetMemoryInfo", slice_handle)
+                profile = re.search(r"MIG \S+", name)
+                yield replace(
+                    whole,
+                    uuid=str(self._ask("nvmlDeviceGetUUID", slice_handle) or ""),
+                    profile=profile[0] if profile else "MIG",
+                    memory_mib=None if memory is None else int(memory.total) // 2**20,
+                )
+
+
+def gpus() -> list[Gpu]:
+    """Return the GPUs that this process may use. If ``CUDA_VISIBLE_DEVICES`` is set, it decides
+    among those that NVML lists.
+    """
+    return usable(look().gpus, os.environ.get(VISIBLE))
+
+
+def usable(listed_gpus: Sequence[Gpu], named: str | None) -> list[Gpu]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID.
+    Like in CUDA, the first name that fits none ends the list. If it is not set, slices replace
+    GPUs.
+
+    Numbers count as NVML does, by PCI address. CUDA does so too with
+    ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and where all GPUs are equal; else it puts the fastest first.
+    """
+    whole = [gpu for gpu in listed_gpus if not gpu.profile]
+    if named is None:
+        return [gpu for gpu in listed_gpus if gpu.profile] or whole
+    listed: list[Gpu] = []
+    for word in (part.strip() for part in named.split(",")):
+        if word.isdigit():
+            meant = whole[int(word) : int(word) + 1]
+        else:
+            meant = [gpu for gpu in listed_gpus if word and gpu.uuid.startswith(word)][:1]
+        if not meant:
+            break
+        listed += meant
+    return listed
+
+
+def why_none() -> str:
+    """Why this process has no GPU. If NVML fails, this quotes what nvidia-smi says."""
+    listed = look()
+    if listed.error:
+        return f"{listed.error}; {nvidia_smi()}"
+    if (named := os.environ.get(VISIBLE)) is not None:
+        return f"{VISIBLE} names none: {named!r}"
+    return "NVML lists one now: try again"
+
+
+@cache
+def nvidia_smi() -> str:
+    """The first line that ``nvidia-smi -L`` prints. It is asked once: it may hang as its driver."""
+    from workbench.cuda.compiler import ran  # with the whole package
+
+    if shutil.which("nvidia-smi") is None:
+        return "nvidia-smi is not on PATH"
+    code, text = ran(["nvidia-smi", "-L"], "/", bounds.TOOL_SECONDS)
+    if code is None:
+        return f"nvidia-smi does not run: {text}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"nvidia-smi: {lines[0] if lines else f'exit code {code}'}"
+
+
+@dataclass(frozen=True)
+class Load:
+    """Temperature in °C; None is not collected. ``reasons`` are NVML's names."""
+
+    temperature_c: int | None = None
+    throttled: bool | None = None
+    reasons: tuple[str, ...] = ()
+
+
+class Gauge:
+    """Clocks, temperature and throttling of a running GPU; None if NVML does not answer.
+
+    NVML counts all GPUs of the machine, CUDA those that are visible to it: if there are several,
+    ``uuid`` says which.
+    """
+
+    def __init__(self, uuid: str | None) -> None:
+        self._nvml: Any = None
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            handle = (
+                pynvml.nvmlDeviceGetHandleByUUID(uuid)
+                if uuid and pynvml.nvmlDeviceGetCount() > 1
+                else pynvml.nvmlDeviceGetHandleByIndex(0)
+            )
+            self._nvml, self._handle = pynvml, handle
+            self.reasons = {
+                name.removeprefix(REASON): int(bit)
+                for name, bit in vars(pynvml).items()
+                if name.startswith(REASON) and isinstance(bit, int) and bit.bit_count() == 1
+            }
+            self.load()
+        except Exception:
+            self._nvml = None
+
+    def load(self) -> Load:
+        if self._nvml is None:
+            return Load()
+        nvml, handle = self._nvml, self._handle
+        reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
+        benign = (
+            nvml.nvmlClocksEventReasonGpuIdle | nvml.nvmlClocksEventReasonApplicationsClocksSetting
+        )
+        return Load(
+            temperature_c=int(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
+            throttled=bool(reasons & ~benign),
+            reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),
+        )
+
+
+OWN_FOLDER = "WORKBENCH_FOLDER"  # names the only folder that a remote worker writes to
+POLL_SECONDS = 0.2
+
+
+def own_folder() -> Path:
+    """The only folder that a worker writes to, readable to its user alone."""
+    default = Path(tempfile.gettempdir()) / f"workbench-{os.getuid()}"
+    folder = Path(os.environ.get(OWN_FOLDER) or default)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise EnvironmentLacks(
+            f"{folder} belongs to somebody else", hint=f"set {OWN_FOLDER} to a folder of your own"
+        )
+    return folder
+
+
+@contextmanager
+def locked(wanted: Sequence[Gpu], note: Callable[[str], None] = lambda text: None) -> Iterator[Gpu]:
+    """Give the first of the GPUs that no other process of this user holds, as soon as there is one.
+    ``note`` reports that it waits.
+    """
+    from workbench.study.files import Rank, held
+
+    locks = own_folder() / "cards"
+    locks.mkdir(exist_ok=True)
+    for attempt in itertools.count():
+        for gpu in wanted:
+            handle = os.open(locks / f"{_named(gpu)}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            with ExitStack() as stack:
+                stack.callback(os.close, handle)
+                try:
+                    stack.enter_context(held(handle, Rank.GPU, locks, wait=False))
+                except BlockingIOError:
+                    continue
+                yield gpu
+                return
+        if attempt == 0:
+            note(f"waiting: another command measures on this {wanted[0].name}")
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def one_gpu(name: str, note: Callable[[str], None]) -> Iterator[tuple[Gpu, Path]]:
+    """Give a GPU of this name, and an empty folder for scratch files. Inside, this process and its
+    children see no other GPU. Raises EnvironmentLacks where no GPU has the name.
+
+    ncu serialises on a file in ``TMPDIR``, and fails where another user owns it: so there is a
+    folder for each GPU and user.
+    """
+    every = gpus()
+    wanted = [gpu for gpu in every if gpu.name == name]
+    if not wanted:
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in every)) or "none"
+        raise EnvironmentLacks(
+            f"{platform.node()} has no {name} (its GPUs: {names})",
+            hint="measure on machines with one model of GPU at a time",
+        )
+    with locked(wanted, note) as gpu:
+        user_folder = own_folder()
+        folder = user_folder / "cards" / _named(gpu)
+        shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed
+        folder.mkdir(parents=True)
+        os.environ.update({VISIBLE: gpu.uuid, "TMPDIR": str(folder), OWN_FOLDER: str(user_folder)})
+        tempfile.tempdir = None  # or TMPDIR is not read again
+        yield gpu, folder
+
+
+def _named(gpu: Gpu) -> str:
+    return re.sub(r"[^\w-]", "_", gpu.uuid)
+
 
 NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
 

@@ -31,7 +31,7 @@ from workbench.run.compilation import (
     sources_of,
     worker_stopped,
 )
-from workbench.run.gpu import gpus
+from workbench.run.machine import gpus
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Built,

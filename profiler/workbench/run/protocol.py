@@ -33,7 +33,7 @@ from workbench.evidence.records import (
     Session,
     Witness,
 )
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.words import Parameter, Phase
 
 JOB = "job.json"

@@ -13,7 +13,7 @@ from torch.utils._device import _device_constructors
 
 from workbench.cuda.compiler import arch_of
 from workbench.evidence.records import Environment
-from workbench.run.gpu import look
+from workbench.run.machine import look
 from workbench.words import ABSENT
 
 

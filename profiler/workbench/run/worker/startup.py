@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from workbench.children import WHERE, end_with
-from workbench.run.gpu import Gpu
+from workbench.run.machine import Gpu
 from workbench.run.protocol import (
     PARENT,
     TURN,
