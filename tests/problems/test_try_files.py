@@ -42,9 +42,9 @@ from workbench.run.process import compiler_environment
 from workbench.run.protocol import ErrorText, TrialJob
 from workbench.run.worker import correctness
 from workbench.run.worker.correctness import Calls
-from workbench.run.worker.deviation import written
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.loader import Loader
+from workbench.run.worker.output import written
 from workbench.run.worker.startup import keeping_bytecode
 from workbench.run.worker.timing import instances
 from workbench.study.config import Config

@@ -29,9 +29,8 @@ from workbench.evidence.records import GraphNode
 from workbench.run.protocol import Checked
 from workbench.run.side_jobs import check_on_cpu
 from workbench.run.worker import process_settings
-from workbench.run.worker.correctness import compare
 from workbench.run.worker.loader import KeptSources, Opened
-from workbench.run.worker.output import refuse_output
+from workbench.run.worker.output import compare, refuse_output
 from workbench.run.worker.process_settings import FLAG, HAS_NEWER, ProcessSetting, load_kept
 from workbench.run.worker.timing import graphs
 from workbench.study.model import Study, Tolerance
@@ -219,19 +218,19 @@ def late(x: torch.Tensor) -> torch.Tensor:
 )
 def test_what_run_may_return(out: Any, expected: str) -> None:
     x = torch.zeros(8, 8)
-    said = refuse_output(out(x), {"x": x, "causal": True})
+    said, _ = refuse_output(out(x), {"x": x, "causal": True})
     assert said.startswith(expected) if expected else said == ""
 
 
 def test_the_lazy_one_is_refused_before_it_is_looked_at(cpu: None) -> None:
     module = load("lazy")
     x = torch.zeros(4, 4)
-    assert by_name("lazy").finds(refuse_output(module.run(x), {"x": x}))
+    assert by_name("lazy").finds(refuse_output(module.run(x), {"x": x})[0])
 
 
 def test_the_aliasing_one_is_refused() -> None:
     x = torch.zeros(4, 4)
-    assert by_name("in_place").finds(refuse_output(x, {"x": x}))
+    assert by_name("in_place").finds(refuse_output(x, {"x": x})[0])
 
 
 @pytest.mark.parametrize(
@@ -366,8 +365,8 @@ COMPARED_HERE = {
     "torch.isfinite = lambda x: torch.zeros_like(x, dtype=torch.bool)\n",
     "numpys": "import numpy\nnumpy.allclose = numpy.array_equal = lambda *given, **named: True\n"
     "numpy.unravel_index = lambda *given: []\n",
-    "ours": "from workbench.run.worker import checking, correctness, deviation, output\n"
-    "deviation.compare = correctness.compare = lambda *given: (0.0, 0.0, '')\n"
+    "ours": "from workbench.run.worker import checking, correctness, output\n"
+    "output.compare = correctness.compare = lambda *given: (0.0, 0.0, '')\n"
     "correctness.judged = lambda *given: (correctness.ComparedCall(0.0, 0.0, ''), {})\n"
     "right = correctness.CheckOutcome(status='correct')\n"
     "correctness.check_variant = correctness.check_once = lambda *given: right\n"
@@ -457,8 +456,8 @@ TRIED_HERE = {
     "torchs": "torch.where = lambda x, *given: torch.zeros(x.shape, dtype=torch.float64)\n"
     "torch.allclose = torch.equal = lambda *given, **named: True\n",
     "tensors": "torch.Tensor.abs = torch.zeros_like\n",
-    "ours": "from workbench.run.worker import deviation, trial_call\n"
-    "deviation.deviation = lambda *given: deviation.Deviation()\n"
+    "ours": "from workbench.run.worker import output, trial_call\n"
+    "output.deviation = lambda *given: output.Deviation()\n"
     "trial_call.error_of = lambda *given: (0.0, 0.0, '')\n",
     "tolerance": "from workbench.run.worker import trial_call\n"
     "trial_call.error_of = lambda *given: (1e3, 0.5, '')\n",

@@ -21,20 +21,18 @@ from answers import Patch, not_none
 from inprocess import calls_here
 from workbench.errors import CannotTell, UsageError
 from workbench.evidence.records import CheckOutcome
-from workbench.run.worker import correctness, deviation
+from workbench.run.worker import correctness, output
 from workbench.run.worker.correctness import check_variant
-from workbench.run.worker.deviation import (
+from workbench.run.worker.output import (
+    NoResult,
     chunks,
     compare,
     error_of,
-    require_judging,
-    same_bits,
-)
-from workbench.run.worker.output import (
-    NoResult,
     expected_of,
     outputs_of,
     paired,
+    require_judging,
+    same_bits,
 )
 from workbench.run.worker.timing.neighbours import GUARD_BYTES
 from workbench.study.config import Gates
@@ -264,7 +262,7 @@ def test_a_studys_own_check_decides_and_our_errors_stand_beside_it(
 
 
 def test_how_many_elements_make_up_a_norm() -> None:
-    counted = deviation.elements_in_norm
+    counted = output.elements_in_norm
     assert counted(torch.ones(3, 5)) == pytest.approx(15)
     assert counted(torch.tensor([1e30, 1.0, math.nan, math.inf])) == pytest.approx(1)
     assert counted(torch.zeros(4)) == math.inf
@@ -473,7 +471,7 @@ def test_chunks_cover_every_element_once(shape: tuple[int, ...]) -> None:
 
 @pytest.fixture
 def small_chunks(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(deviation.chunks, "__defaults__", (16,))
+    monkeypatch.setattr(output.chunks, "__defaults__", (16,))
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -600,7 +598,7 @@ def test_a_check_takes_no_more_than_three_times_the_operands(
 ) -> None:
     """Without what the reference itself takes."""
     monkeypatch.setattr(correctness, "POISON_BYTES", 0)
-    monkeypatch.setattr(deviation.chunks, "__defaults__", (1 << 14,))
+    monkeypatch.setattr(output.chunks, "__defaults__", (1 << 14,))
     memory, peaks = Memory(), []
 
     def reference(x: Any, y: Any) -> Any:

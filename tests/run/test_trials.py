@@ -15,10 +15,8 @@ from answers import Patch
 from workbench.run.process import Worker
 from workbench.run.protocol import TrialJob
 from workbench.run.worker.checking import SharedMemory
-from workbench.run.worker.correctness import tensors_of
-from workbench.run.worker.deviation import copies
 from workbench.run.worker.device import on_cpu
-from workbench.run.worker.output import Outputs
+from workbench.run.worker.output import Outputs, copies, tensors_of
 from workbench.run.worker.trial_worker import Returned, shown, taken
 from workbench.words import Inputs
 

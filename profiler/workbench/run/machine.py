@@ -1,5 +1,5 @@
-"""What there is on this machine: GPUs, as NVML describes them, ncu and packages. And who measures
-on which GPU: one process of a user at a time.
+"""This machine: its GPUs, as NVML describes them, ncu and packages. And who measures on which GPU:
+one process of a user at a time.
 """
 
 from __future__ import annotations

@@ -22,26 +22,26 @@ from msgspec import structs
 from workbench.errors import UsageError, nearest
 from workbench.evidence.records import CheckOutcome
 from workbench.problems.given import Empty
-from workbench.run.worker.deviation import (
+from workbench.run.worker.output import (
     FEW,
     NAN_REFERENCE,
-    RunFunction,
-    elements_in_norm,
-    largest,
-    same_bits,
-)
-from workbench.run.worker.deviation import compare as compare
-from workbench.run.worker.output import (
     NoResult,
     Outputs,
+    RunFunction,
+    compare,
     differs,
+    elements_in_norm,
     expected_of,
     kept_gradient,
     kind_of,
+    largest,
     outputs_of,
     paired,
     refuse_kind,
     refused_by,
+    same_bits,
+    tensors_of,
+    type_name,
 )
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense, seed_all
@@ -151,9 +151,8 @@ def make_calls(
     that of the process that compares included.
     """
     drawn = drawn_with(study, shape, kind, seed)
-    like = tensors_of(drawn)
     drawn |= {
-        name: value.requires_grad_(like[name].requires_grad) for name, value in handed.items()
+        name: value.requires_grad_(drawn[name].requires_grad) for name, value in handed.items()
     }
     calls = Calls(run, drawn, changed_in_place(study, drawn))
     poison_free_memory([buffer.numel() - 2 * GUARD_BYTES for buffer in calls.buffers.values()])
@@ -179,8 +178,8 @@ def drawn_with(study: ModuleType, shape: Any, kind: str, seed: int) -> Inputs:
 def mark_of(inputs: Inputs) -> int:
     """Tells draws apart: inputs() may draw from elsewhere than its generator."""
     mark = 0
-    for value in inputs.values():
-        if isinstance(value, torch.Tensor) and is_dense(value) and value.numel():
+    for value in tensors_of(inputs).values():
+        if is_dense(value) and value.numel():
             first = in_memory(value.detach())[:MARKED].cpu()
             mark = crc32(first.view(torch.uint8).numpy().data, mark)
     return mark
@@ -291,9 +290,8 @@ def beside(
         if not math.isfinite(relative):
             return call
         if out.dtype != kind:
-            type_name, its_own = (str(t).removeprefix("torch.") for t in (kind, out.dtype))
-            what = f"'{name}' is" if name else "its result is"
-            why = f"{what} {type_name}, where the primary reference gives {its_own}"
+            what, its_own = f"'{name}' is" if name else "its result is", type_name(out.dtype)
+            why = f"{what} {type_name(kind)}, where the primary reference gives {its_own}"
             return replace(call, why=why, output=name, hint=f"return {its_own}")
         unit = torch.finfo(kind).eps if out.is_floating_point() else 0.0
         pair = ErrorPair(error[1], relative, 1.0, limit(unit))
@@ -461,7 +459,7 @@ def changed_in_place(study: ModuleType, inputs: Inputs) -> tuple[str, ...]:
         if not isinstance(inputs.get(name), torch.Tensor):
             raise UsageError(
                 f"study.py: in_place names '{name}', which is no tensor of inputs()",
-                hint=nearest(name, [n for n, v in inputs.items() if isinstance(v, torch.Tensor)]),
+                hint=nearest(name, list(tensors_of(inputs))),
             )
     return names
 
@@ -558,10 +556,6 @@ class Calls:
                 if bool((margin != POISON).any()):
                     return f"writes out of bounds of '{name}'"
         return ""
-
-
-def tensors_of(inputs: Inputs) -> Inputs:
-    return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
 
 
 def copied(drawn: Inputs, names: Sequence[str]) -> Inputs:

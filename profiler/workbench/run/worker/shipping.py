@@ -18,7 +18,7 @@ from workbench import cuda
 from workbench.cuda.compiler import PROGRAM, Source
 from workbench.errors import UsageError
 from workbench.run.protocol import Packable, ShipJob, ShippedKernel
-from workbench.run.worker.deviation import without_values
+from workbench.run.worker.output import type_name, without_values
 from workbench.run.worker.startup import job_of
 from workbench.study.workspace import load_module
 from workbench.words import Inputs, Parameter
@@ -124,7 +124,7 @@ def checked_call(inputs: Inputs) -> dict[str, Parameter]:
     call: dict[str, Parameter] = {}
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor):
-            call[f"{name}.dtype"] = str(value.dtype).removeprefix("torch.")
+            call[f"{name}.dtype"] = type_name(value.dtype)
             call |= {f"{name}.shape[{axis}]": int(size) for axis, size in enumerate(value.shape)}
         else:
             call[name] = value

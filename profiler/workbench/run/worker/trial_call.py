@@ -11,7 +11,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,7 +19,8 @@ from workbench.errors import EnvironmentLacks, GateFailed, UsageError, Workbench
 from workbench.problems.given import Dotted, afterwards, larger, without
 from workbench.run.protocol import ErrorText, Learned, TrialJob
 from workbench.run.worker.correctness import drawn_with
-from workbench.run.worker.deviation import (
+from workbench.run.worker.event_log import describe, in_users_words
+from workbench.run.worker.output import (
     FEW,
     RunFunction,
     copied,
@@ -31,16 +31,17 @@ from workbench.run.worker.deviation import (
     fits,
     is_changed,
     largest,
+    refuse_lazy,
     require_judging,
     same_bits,
     size_of,
     tensor_words,
     tensors,
+    tensors_of,
+    type_name,
     without_values,
     written,
 )
-from workbench.run.worker.event_log import describe, in_users_words
-from workbench.run.worker.output import refuse_lazy
 from workbench.run.worker.process_settings import load_kept
 from workbench.run.worker.timing.neighbours import KINDS, PIECE, in_memory, is_dense
 from workbench.study.files import readable_text
@@ -80,7 +81,7 @@ class TrialRun:
         self.job, self.elsewhere = job, elsewhere
         self.device = torch.device(job.device)
         self.folder = Path.cwd() / "kernels" / job.study
-        self.study = self.module("study.py", "workbench_study")
+        self.study = load_kept(self.folder / "study.py", "workbench_study")
         self.failures: dict[str, ErrorText] = {}
         self.bytes: dict[str, float] = {}
         self.largest = self.larger_reference = 0.0
@@ -123,7 +124,7 @@ class TrialRun:
                 self.require_repeatable(expected, self.expected(inputs)[0], "the reference")
             if not self.differs:
                 errors[self.job.baseline] = error[0], error[1]
-        tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
+        tensor_inputs = tensors_of(inputs)
         own_check = clobbered or bool(idle) or hasattr(self.study, "accepts")
         larger = None if own_check else self.larger(inputs, expected, errors)
         seen = result
@@ -173,12 +174,10 @@ class TrialRun:
         if self.device.type == "cpu":
             self.require_small(shape)
         inputs = self.drawn(shape)
-        tensor_inputs = {n: v for n, v in inputs.items() if isinstance(v, torch.Tensor)}
         if not inputs:
-            raise UsageError(
-                "there are no inputs", hint="inputs() returns a dict or a tuple of tensors"
-            )
-        for name, value in tensor_inputs.items():
+            hint = "inputs() returns a dict or a tuple of tensors"
+            raise UsageError("there are no inputs", hint=hint)
+        for name, value in tensors_of(inputs).items():
             if value.device.type != self.device.type:
                 raise UsageError(
                     f"the input '{name}' is on the {value.device.type.upper()}, and a kernel "
@@ -286,8 +285,8 @@ class TrialRun:
         if not self.has_room(inputs):
             return False
         more = dict(inputs)
-        for name, value in inputs.items():
-            if isinstance(value, torch.Tensor) and value.dtype in KINDS and value.numel():
+        for name, value in tensors_of(inputs).items():
+            if value.dtype in KINDS and value.numel():
                 piece, flat = PIECE // value.itemsize, in_memory(value.detach())
                 by = 1 - torch.rand(-(-len(flat) // piece), device=flat.device) / 4
                 more[name] = torch.empty_like(value)
@@ -321,7 +320,7 @@ class TrialRun:
                 for n, v in inputs.items()
             }
             wide = [t for t in tensors(self.study.exact(between)) if t.is_floating_point()]
-            return str(dtype).removeprefix("torch.") if all(fits(t, dtype) for t in wide) else ""
+            return type_name(dtype) if all(fits(t, dtype) for t in wide) else ""
         return ""
 
     def reference(self, inputs: Inputs, *, exact: bool = False) -> Any:
@@ -409,7 +408,7 @@ class TrialRun:
         if not self.job.references:
             raise idle
         sizes = {expected.shape for expected in tensors(self.expected(inputs)[0])}
-        alike = [n for n, v in inputs.items() if isinstance(v, torch.Tensor) and v.shape in sizes]
+        alike = [n for n, v in tensors_of(inputs).items() if v.shape in sizes]
         if not alike:
             raise idle
         return alike[-1]
@@ -434,7 +433,7 @@ class TrialRun:
         """
         if self.elsewhere:
             return self.elsewhere(name)
-        run: RunFunction = self.module(f"{name}.py", f"workbench_tried_{name}").run
+        run: RunFunction = load_kept(self.folder / f"{name}.py", f"workbench_tried_{name}").run
 
         def called(**inputs: Any) -> Any:
             out = run(**inputs)
@@ -445,23 +444,15 @@ class TrialRun:
 
         return called
 
-    def module(self, file: str, name: str) -> ModuleType:
-        """A module of the study, loaded anew."""
-        return load_kept(self.folder / file, name)
-
     def add(self, shape: str, inputs: Inputs, expected: Any) -> None:
         """Note what a call at a shape must move. With indices among the inputs not all need be
         read, so these are not counted.
         """
-        tensor_inputs = [value for value in inputs.values() if isinstance(value, torch.Tensor)]
-        mixed = len({value.is_floating_point() for value in tensor_inputs}) > 1
-        made = tensors(self.native(expected, inputs))
-        size = sum(map(size_of, made)) + (0 if mixed else sum(map(size_of, tensor_inputs)))
+        tensor_inputs = tensors_of(inputs).values()
+        is_mixed = len({value.is_floating_point() for value in tensor_inputs}) > 1
+        # The result has the type of the inputs, if it is that large.
+        kind = next((v.dtype for v in tensor_inputs if v.is_floating_point()), None)
+        made = [t.to(kind) if kind else t for t in tensors(expected)]
+        size = sum(map(size_of, made)) + (0 if is_mixed else sum(map(size_of, tensor_inputs)))
         self.bytes[repr(self.study.shapes[shape])] = float(size)
         self.largest = max([self.largest, *map(largest, tensors(expected))])
-
-    def native(self, expected: Any, inputs: Inputs) -> Any:
-        """Convert to the type of the inputs, if it is that large."""
-        kind = next((v.dtype for v in inputs.values()
-                     if isinstance(v, torch.Tensor) and v.is_floating_point()), None)  # fmt: skip
-        return tuple(t.to(kind) if kind else t for t in tensors(expected))

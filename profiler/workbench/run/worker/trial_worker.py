@@ -18,12 +18,10 @@ from workbench.errors import WorkbenchError
 from workbench.problems.given import Empty, without
 from workbench.run.protocol import ErrorText, TrialJob
 from workbench.run.worker.checking import Gone, SharedMemory
-from workbench.run.worker.correctness import tensors_of
-from workbench.run.worker.deviation import RunFunction, tensors
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.event_log import EventLog, describe, in_users_words
 from workbench.run.worker.forking_worker import ForkingWorker, make_context
-from workbench.run.worker.output import Outputs
+from workbench.run.worker.output import Outputs, RunFunction, tensors, tensors_of
 from workbench.run.worker.startup import import_libraries, job_of
 from workbench.run.worker.timing.gated import Layout, Revealed, layouts_of, memory_of
 from workbench.run.worker.trial_call import CallFails, TrialRun

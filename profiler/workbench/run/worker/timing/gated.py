@@ -29,7 +29,7 @@ from workbench import cuda
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import Call
 from workbench.run.worker.correctness import judged
-from workbench.run.worker.output import Outputs, expected_of
+from workbench.run.worker.output import Outputs, expected_of, type_name
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import (
     Neighbours,
@@ -224,7 +224,7 @@ class GatedExecutor:
 
 def layouts_of(outputs: Outputs) -> tuple[Layout, ...]:
     return tuple(
-        Layout(name, str(out.dtype).removeprefix("torch."), tuple(out.shape), out.stride())
+        Layout(name, type_name(out.dtype), tuple(out.shape), out.stride())
         for name, out in outputs.tensors.items()
     )
 

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from workbench.errors import UsageError, nearest
-from workbench.run.worker.deviation import size_of
-from workbench.run.worker.output import Outputs, paired
+from workbench.run.worker.output import Outputs, paired, size_of
 from workbench.run.worker.timing.timed_gpu import (
     MOST_CALLS,
     ROWS_OF_SUMS,
