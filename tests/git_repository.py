@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from workspaces import rewrite
+
 IDENTITY = {
     "GIT_AUTHOR_NAME": "test",
     "GIT_AUTHOR_EMAIL": "test@example.org",
@@ -43,10 +45,7 @@ class Repository:
 
     def edit(self, file: str, old: str, new: str) -> str:
         """One commit that replaces text in a file of the workspace."""
-        path = self.workspace / file
-        text = path.read_text()
-        assert old in text
-        path.write_text(text.replace(old, new))
+        rewrite(self.workspace / file, old, new)
         return self.commit(f"{file}: {new.strip()[:20]}")
 
 

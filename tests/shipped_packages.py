@@ -7,7 +7,9 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +22,19 @@ from workspaces import ROOT
 
 CONTENT = ROOT / "templates" / "package"
 _numbers = itertools.count()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Where the reference answers with a warning, as tests want it to."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def passes_opcheck(op: Any, *inputs: torch.Tensor) -> None:
+    """Of torch: the operator's schema, fake implementation and gradients agree with it."""
+    assert set(torch.library.opcheck(op.operator, inputs).values()) == {"SUCCESS"}
 
 
 def ops_of(identity: str) -> str:

@@ -188,6 +188,23 @@ def ladder_steps() -> list[tuple[str, str]]:
     return [(step.parent, step.variant) for step in steps if step.parent]
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Of all files in and below it."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def executable(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def rewrite(path: Path, old: str, new: str) -> None:
+    """Put one text in the place of another, which must be there."""
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
 def told_in(path: Path) -> Any:
     """A record as JSON, compressed or not."""
     return json.loads(store.unpacked(path, path.read_bytes()))

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tomllib
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from answers import Capsys, Patch, error_of, not_none, ran
-from app.test_gate import CU, MODULE
+from app.test_gate import CU
 from git_repository import IDENTITY, Repository, repository
 from workbench.cli.main import command, main
 from workbench.errors import WorkbenchError
@@ -112,10 +111,10 @@ def variables_of_the_script() -> set[str]:
 
 
 @pytest.fixture
-def scale(tmp_path: Path) -> Repository:
-    root = make(tmp_path / "repo", {"baseline": GOOD})
-    (root / "kernels" / "scale" / "baseline.py").write_text(MODULE.format(name="baseline"))
-    return repository(root)
+def made(tmp_path: Path) -> Repository:
+    """In a folder with a blank and a letter that is not ASCII."""
+    make(tmp_path / "repo" / "gpü x", {"baseline": GOOD})
+    return repository(tmp_path / "repo", "gpü x")
 
 
 def script(made: Repository, tmp_path: Path, **given: str) -> subprocess.CompletedProcess[str]:
@@ -133,26 +132,25 @@ def script(made: Repository, tmp_path: Path, **given: str) -> subprocess.Complet
     ("new", "strict", "code"),
     [("x[i] / 3", "false", 0), ("x[i] / 3", "", 5), ("y[i]", "false", 1)],
 )
-def test_the_script(scale: Repository, tmp_path: Path, new: str, strict: str, code: int) -> None:
-    scale.edit(CU, "2 * x[i]", new)
-    done = script(scale, tmp_path, BASE="HEAD~1", STRICT=strict, CUBINS=str(tmp_path / "cubins"))
+def test_the_script(made: Repository, tmp_path: Path, new: str, strict: str, code: int) -> None:
+    made.edit(CU, "2 * x[i]", new)
+    done = script(made, tmp_path, BASE="HEAD~1", STRICT=strict, CUBINS=str(tmp_path / "cubins"))
     assert done.returncode == code, done.stderr
     summary = (tmp_path / "summary.md").read_text()
     assert summary == done.stdout
     assert "baseline" in summary
     assert ("warning: cannot tell" in done.stderr) == (new == "x[i] / 3" and code == 0)
-    reports = scale.workspace / "gate-reports"
+    reports = made.workspace / "gate-reports"
     assert {p.name for p in reports.iterdir()} == {"gate.md"}
 
 
-def test_the_script_says_what_it_needs(scale: Repository, tmp_path: Path) -> None:
-    done = script(scale, tmp_path)
+def test_the_script_says_what_it_needs(made: Repository, tmp_path: Path) -> None:
+    done = script(made, tmp_path)
     assert done.returncode != 0
     assert "the commit to compare with" in done.stderr
 
 
 # ---- histories
-KERNEL_FILE = "kernels/scale/baseline.cu"
 HOLDS = """
 import sys, time
 from pathlib import Path
@@ -166,20 +164,13 @@ with found.worktrees() as folder, found.workspace_at(found.commit("HEAD"), folde
 """
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> Repository:
-    """In a folder with a blank and a letter that is not ASCII."""
-    make(tmp_path / "repo" / "gpü x", {"baseline": GOOD})
-    return repository(tmp_path / "repo", "gpü x")
-
-
 def worktrees(made: Repository) -> int:
     return made.git("worktree", "list").count("\n") + 1
 
 
 def test_a_hook_of_git_can_run_it(made: Repository) -> None:
     """Git gives its hooks an index and a repository that are not those of a worktree."""
-    made.edit(KERNEL_FILE, "extern", "// one\nextern")
+    made.edit(CU, "extern", "// one\nextern")
     hook = made.top / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
     gate = f"exec {sys.executable} -m workbench gate HEAD~1 HEAD --tier 0"
@@ -196,44 +187,36 @@ def test_a_hook_of_git_can_run_it(made: Repository) -> None:
 
 def test_what_a_killed_run_left_goes_with_its_folder(made: Repository, tmp_path: Path) -> None:
     """The next run takes it out of git's list, and not what another one holds."""
-    command = [sys.executable, "-c", HOLDS, str(made.workspace)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "profiler")}
-    folders = [tmp_path / "killed", tmp_path / "running"]
-    running = []
-    for folder in folders:
-        folder.mkdir()
-        one = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            env={**environment, "TMPDIR": str(folder)},
-            text=True,
+
+    def holding(name: str) -> subprocess.Popen[str]:
+        (folder := tmp_path / name).mkdir()
+        own = {"PYTHONPATH": str(ROOT / "profiler"), "TMPDIR": str(folder)}
+        command = [sys.executable, "-c", HOLDS, str(made.workspace)]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, env={**os.environ, **own}, text=True
         )
-        running.append(one)
-    try:
-        for one in running:
-            assert not_none(one.stdout).readline() == "there\n"
-        assert worktrees(made) == 3
-        running[0].send_signal(signal.SIGKILL)
-        running[0].wait()
-        shutil.rmtree(folders[0])
-        assert main(["gate", "HEAD", "HEAD", "--project", str(made.workspace)]) == 0
-        assert worktrees(made) == 2
-    finally:
-        for one in running:
-            one.kill()
-            one.communicate()
+
+    with holding("killed") as killed, holding("running") as running:
+        try:
+            for each in (killed, running):
+                assert not_none(each.stdout).readline() == "there\n"
+            assert worktrees(made) == 3
+            killed.kill()
+            killed.wait()
+            shutil.rmtree(tmp_path / "killed")
+            assert main(["gate", "HEAD", "HEAD", "--project", str(made.workspace)]) == 0
+            assert worktrees(made) == 2
+        finally:
+            for each in (killed, running):
+                each.kill()
 
 
 def test_errors_name_the_commit_and_not_a_scratch_folder(made: Repository) -> None:
     found = repository_of(find_workspace(made.workspace))
     made.edit("workbench.toml", "study", "sudty")
     commit = found.commit("HEAD")
-    with (
-        found.worktrees() as folder,
-        pytest.raises(WorkbenchError) as error,
-        found.workspace_at(commit, folder),
-    ):
-        pass
+    with found.worktrees() as folder, pytest.raises(WorkbenchError) as error:
+        found.workspace_at(commit, folder).__enter__()
     assert f"{commit.short}:gpü x/workbench.toml" in error.value.message
 
 
@@ -242,7 +225,7 @@ def test_the_hint_of_a_clone_of_one_branch_brings_the_base(
     part: str, made: Repository, tmp_path: Path, capsys: Capsys
 ) -> None:
     made.git("branch", "base")
-    made.edit(KERNEL_FILE, "extern", "// one\nextern")
+    made.edit(CU, "extern", "// one\nextern")
     clone = tmp_path / "clone"
     made.git("clone", "--quiet", part, f"file://{made.top}", str(clone))
     gate = ("gate", "--project", str(clone / "gpü x"))

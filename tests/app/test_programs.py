@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import zstandard
 
 from answers import Capsys, Patch, both_of, error_of, text_of
+from git_repository import repository
 from workbench.app import program
 from workbench.app.program import call_numbers, free_name
 from workbench.cli.main import main
@@ -21,7 +21,7 @@ from workbench.ncu import command, reader
 from workbench.ncu.report_file import Launch
 from workbench.run import machine, process
 from workbench.study.config import Gates, Profiler
-from workspaces import CAUSAL, recorded_report
+from workspaces import CAUSAL, executable, recorded_report
 
 # Runs the program, copies a recorded report, and writes the log as ncu does.
 NCU = """#!/bin/bash
@@ -47,21 +47,15 @@ RUN = ("--", "bash", "train.sh", "7")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A folder with an ncu, below which the test runs beside a program."""
-    with recorded_report(CAUSAL, "fix10").open("rb") as source:
-        data = zstandard.ZstdDecompressor().stream_reader(source).read()
-    (tmp_path / "recorded").write_bytes(data)
-    ncu = tmp_path / "ncu"
-    ncu.write_text(NCU.format(folder=tmp_path))
-    ncu.chmod(0o755)
-    monkeypatch.setattr(machine, "find_ncu", lambda: str(ncu))
+    packed = recorded_report(CAUSAL, "fix10").read_bytes()
+    (tmp_path / "recorded").write_bytes(zstandard.ZstdDecompressor().decompress(packed))
+    executable(tmp_path / "ncu", NCU.format(folder=tmp_path))
+    monkeypatch.setattr(machine, "find_ncu", lambda: str(tmp_path / "ncu"))
     monkeypatch.setattr(machine, "find_gpu", lambda: object())
     monkeypatch.setattr(reader, "_opened", {})  # the same report is open in other tests
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    script = Path("train.sh")
-    script.write_text("#!/bin/bash\necho epoch $1\nexit ${2:-0}\n")
-    script.chmod(0o755)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    executable(Path("train.sh"), "#!/bin/bash\necho epoch $1\nexit ${2:-0}\n")
     return tmp_path
 
 
@@ -128,14 +122,9 @@ def test_what_goes_wrong_is_said(
     ],
 )
 def test_a_run_without_a_report_says_why(
-    folder: Path,
-    capsys: Capsys,
-    monkeypatch: Patch,
-    setting: str,
-    more: tuple[str, ...],
-    code: int,
-    says: str,
-) -> None:
+    folder: Path, capsys: Capsys, monkeypatch: Patch, setting: str, more: tuple[str, ...],
+    code: int, says: str,
+) -> None:  # fmt: skip
     monkeypatch.setenv(setting, DENIED)
     assert says in error_of(capsys, "profile", *RUN, *more, code=code)
     assert not list(Path().glob("*.ncu-rep"))
@@ -146,10 +135,8 @@ def test_without_ncu_or_gpu_the_way_out_is_named(
 ) -> None:
     monkeypatch.setattr(machine, "find_gpu", lambda: None)
     monkeypatch.setattr(machine, "missing_packages", lambda: [])
-    text = error_of(capsys, "profile", *RUN, code=3)
-    assert (
-        "ncu --set full --import-source yes --target-processes all -o train bash train.sh" in text
-    )
+    command = "ncu --set full --import-source yes --target-processes all -o train bash train.sh"
+    assert command in error_of(capsys, "profile", *RUN, code=3)
     monkeypatch.setattr(machine, "find_ncu", lambda: None)
     assert "install Nsight Compute" in error_of(capsys, "profile", *RUN, code=3)
 
@@ -181,46 +168,45 @@ def test_as_few_calls_as_reach_every_kernel_are_profiled() -> None:
 
 
 def keep(*more: str) -> tuple[str, ...]:
-    return ("profile", "--keep", "train", *more, *RUN)
+    return ("--keep", "train", *more, *RUN)
 
 
 def test_builds_of_a_program_are_a_ladder(folder: Path, capsys: Capsys) -> None:
-    assert "touch workbench.toml" in error_of(capsys, *keep("--build", "true"), code=2)
+    again = keep("--build", "true")
+    assert "touch workbench.toml" in error_of(capsys, "profile", *again)
     Path("workbench.toml").write_text("[timing]\nsessions = 2\n")
-    text, notes = both_of(capsys, *keep("--build", "echo 1 > built", "--check", "test -f built"))
+    built = keep("--build", "echo 1 > built", "--check", "test -f built")
+    text, notes = both_of(capsys, "profile", *built)
     assert "| echo 1 > built | 421 |" in text
     assert "run 3 of 3: profiling" in notes
-    text_of(capsys, *keep("--build", "true"))
-    answer = json.loads(text_of(capsys, "profile", "--json", *keep("--build", "true")[1:]))
+    text_of(capsys, "profile", *again)
+    answer = json.loads(text_of(capsys, "profile", "--json", *again))
     assert [step["verdict"] for step in answer["study"]] == ["baseline", "no_gain"]
     step = answer["study"][1]["kept"]
     assert (step["report"], len(step["sessions"])) == ("true-2.ncu-rep", 2)
     assert step["figures"]["registers"] > 0
-    table = text_of(capsys, "profile", "--csv", *keep("--build", "true")[1:])
+    table = text_of(capsys, "profile", "--csv", *again)
     assert ",speedup_over_parent,speedup_over_parent_low," in table.splitlines()[0]
     Path("built").unlink()
     for arguments, code, says in (
-        (keep("--build", "true"), 1, "--check ended with exit code 1"),
+        (again, 1, "--check ended with exit code 1"),
         (keep("--build", "echo no; exit 3"), 4, "--build ended with exit code 3: no"),
         (keep("--build", "true", "--check", "ls"), 2, "the --check of train is `test -f built`"),
-        (("profile", "--keep", "train", "--", "bash", "train.sh"), 2, "the program of train is"),
+        (("--keep", "train", "--", "bash", "train.sh"), 2, "the program of train is"),
         (keep(), 2, "is in no git repository"),
         (keep("--to", "a.ncu-rep"), 2, "with --keep it stands in the study"),
-        (("profile", "--check", "true", *RUN), 2, "name it with --keep NAME"),
+        (("--check", "true", *RUN), 2, "name it with --keep NAME"),
     ):
-        assert says in error_of(capsys, *arguments, code=code)
+        assert says in error_of(capsys, "profile", *arguments, code=code)
 
 
 def test_a_commit_is_a_variant(folder: Path, capsys: Capsys) -> None:
     Path("workbench.toml").write_text("[timing]\nsessions = 1\n")
-    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
-    for arguments in (("init", "-q"), ("add", "train.sh"), ("commit", "-qm", "first")):
-        subprocess.run([*git, *arguments], check=True)
-    answer = json.loads(text_of(capsys, "profile", "--brief", *keep()[1:]))
-    sha = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    assert sha.stdout.startswith(answer["study"][0]["variant"])
+    made = repository(Path.cwd())
+    answer = json.loads(text_of(capsys, "profile", "--brief", *keep()))
+    assert made.git("rev-parse", "HEAD").startswith(answer["study"][0]["variant"])
     Path("train.sh").write_text("#!/bin/bash\n")
-    assert "commit them, or name what builds" in error_of(capsys, *keep(), code=2)
+    assert "commit them, or name what builds" in error_of(capsys, "profile", *keep())
 
 
 @pytest.mark.parametrize(

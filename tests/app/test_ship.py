@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import pkgutil
 import re
 import shutil
 import struct
 import sys
 import tomllib
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ from benchmarks.shipped import page
 from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none, python
-from shipped_packages import handmade, loaded, ops_of
+from shipped_packages import handmade, loaded, ops_of, passes_opcheck, quiet
 from workbench.app import ship, try_
 from workbench.app.ship import sources_of
 from workbench.app.try_ import UNCALLED
@@ -42,7 +41,7 @@ from workbench.run.worker.shipping import packed
 from workbench.study.model import Step
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import HEADLINE, Status
-from workspaces import FIXTURE, ROOT, make
+from workspaces import FIXTURE, ROOT, contents, make, put_in, told_in
 
 NAME, MODULE = "transpose-h200", "transpose_h200"
 EVIDENCE = FIXTURE / "ablations" / "transpose" / "evidence" / "nvidia-h200"
@@ -52,10 +51,9 @@ EVIDENCE = FIXTURE / "ablations" / "transpose" / "evidence" / "nvidia-h200"
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The best transpose of this repository, shipped."""
     folder = tmp_path_factory.mktemp("shipped") / NAME
-    assert (
-        main(["ship", "chosen", "--study", "transpose", "--as", NAME, "--to", str(folder),
-              "--definition", "transpose", "--project", str(FIXTURE)]) == 0
-    )  # fmt: skip
+    words = ["--study", "transpose", "--as", NAME, "--to", str(folder)]
+    project = ["--definition", "transpose", "--project", str(FIXTURE)]
+    assert main(["ship", "chosen", *words, *project]) == 0
     return folder
 
 
@@ -84,8 +82,7 @@ def built(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_without_a_gpu_the_reference_answers(built: Any) -> None:
     x = torch.randn(3, 5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.warns(UserWarning, match="the inputs are on cpu"):
         assert torch.equal(built.transpose(x), x.t())
     assert list(built.op.counts) == ["reference: the inputs are on cpu, and not on one GPU"]
 
@@ -102,12 +99,10 @@ def test_its_benchmark_calls_the_operator_and_its_reference(
     module = load_module(package / "benchmarks" / f"benchmark_{MODULE}.py", "a_benchmark")
     benchmark = module.TransposeBenchmark()
     benchmark.kernel, benchmark.device = built, "cpu"
-    shapes = [name for name in dir(benchmark) if name.startswith("benchmark_")]
-    shape = shapes[0].removeprefix("benchmark_")
-    getattr(benchmark, f"setup_{shape}")()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        getattr(benchmark, f"benchmark_{shape}")()
+    shape = next(name for name in dir(benchmark) if name.startswith("benchmark_"))[10:]
+    with quiet():
+        for what in ("setup", "benchmark"):
+            getattr(benchmark, f"{what}_{shape}")()
     assert torch.equal(benchmark.out, getattr(benchmark, f"verify_{shape}")())
 
 
@@ -134,9 +129,8 @@ def test_a_launch_has_the_words_of_its_arguments(built: Any, monkeypatch: Patch)
     kernel = cuda.kernel("k.cu", "k", defines={"N": True}, cooperative=True)
     kernel._loaded = struct.Struct("=qqf4xd").pack, 5, lambda *words: sent.append(words)
     kernel[(4, 2), 128, 64](x, True, 1.5, 2)
-    assert kernel.symbol == ShippedKernel(
-        source="k.cu", name="k", defines={"N": "1"}, options=()
-    ).symbol  # fmt: skip
+    of_engine = ShippedKernel(source="k.cu", name="k", defines={"N": "1"}, options=())
+    assert kernel.symbol == of_engine.symbol
     ((pointer, device, stream, where, words),) = sent
     assert (pointer, device, stream) == (5, 1, 9)
     assert struct.unpack("=10i", where) == (4, 2, 1, 128, 1, 1, 64, 0, 1, -1)
@@ -167,17 +161,14 @@ def test_nvcc_builds_it_at_its_first_import(package: Path, tmp_path: Path) -> No
 
 def test_where_it_comes_from(package: Path) -> None:
     told = shipped(package)
-    study = find_workspace(FIXTURE).study("transpose")
-    assert told.variant == "chosen"
-    assert told.verdict == "kept"
-    assert {path.name for path in (package / "cuda" / "src").iterdir()} == {
-        "vectorised.cu", "padded.cu", "element.cuh"
-    }  # fmt: skip
+    assert (told.variant, told.verdict) == ("chosen", "kept")
+    sources = {path.name for path in (package / "cuda" / "src").iterdir()}
+    assert sources == {"vectorised.cu", "padded.cu", "element.cuh"}
     assert told.environment.gpu == "NVIDIA H200"
-    at = next(time for time in told.times if time.shape == study.default_shape)
+    default = find_workspace(FIXTURE).study("transpose").default_shape
+    at = next(time for time in told.times if time.shape == default)
     assert at.reference == "eager"
-    assert at.ratio is not None
-    assert not_none(at.low) < at.ratio
+    assert not_none(at.low) < not_none(at.ratio)
 
 
 def test_the_timings_that_it_names_give_its_figures(package: Path) -> None:
@@ -209,9 +200,8 @@ def test_the_card_tells_what_it_supports_and_what_was_measured(package: Path) ->
 def test_kernel_builder_and_kernels_are_told_what_it_is(package: Path) -> None:
     assert (package / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
     build = tomllib.loads((package / "build.toml").read_text())
-    assert build["general"] == {
-        "name": NAME, "version": 1, "edition": 5, "license": "Apache-2.0", "backends": ["cuda"]
-    }  # fmt: skip
+    general = {"name": NAME, "version": 1, "edition": 5, "license": "Apache-2.0"}
+    assert build["general"] == general | {"backends": ["cuda"]}
     assert build["kernel"]["kernels"]["cuda-capabilities"] == ["9.0a"]
     assert all((package / source).is_file() for source in build["kernel"]["kernels"]["src"])
     metadata = json.loads((package / "torch-ext" / MODULE / "metadata.json").read_text())
@@ -230,19 +220,14 @@ def test_triton_alone_is_python_only_and_built(
     build = folder / "build" / "torch-cuda"
     module = loaded(build, json.loads((build / "metadata.json").read_text())["id"])
     x = torch.randn(3, 5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet():
         assert torch.equal(module.softmax(x), x.softmax(-1))
-        passed = torch.library.opcheck(module.op.operator, (x,))
+        passes_opcheck(module.op, x)
         layers = in_frameworks(folder, module, monkeypatch)
         assert all(torch.equal(layer(x), x.softmax(-1)) for layer in layers)
-    assert set(passed.values()) == {"SUCCESS"}
     solution = msgspec.json.decode((folder / "solution.json").read_bytes(), type=Solution)
-    assert (solution.name, solution.definition, solution.spec.language) == (
-        "softmax",
-        "rows",
-        "triton",
-    )
+    assert (solution.name, solution.definition) == ("softmax", "rows")
+    assert solution.spec.language == "triton"
     files = (p.relative_to(build) for p in build.rglob("*.*") if p.suffix != ".pyc")
     told = {"main.py", *(f"softmax/{path}" for path in files if (build / path).is_file())}
     assert {source.path for source in solution.sources} == told - {"softmax/provenance.json"}
@@ -295,29 +280,31 @@ def test_flashinfer_bench_reads_the_solution(package: Path) -> None:
 
 
 def test_no_path_of_this_machine_travels(package: Path) -> None:
-    for path in package.rglob("*"):
-        if path.is_file():
-            data = path.read_bytes()
-            assert str(ROOT).encode() not in data, path
-            assert str(Path.home()).encode() + b"/" not in data, path
+    for path, data in contents(package).items():
+        assert str(ROOT).encode() not in data, path
+        assert str(Path.home()).encode() + b"/" not in data, path
 
 
 # ---- what is refused -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
     """A copy of the repository's transpose, to be changed."""
-    root = tmp_path_factory.mktemp("workspace")
+    root = tmp_path / "workspace"
     for name in ("kernels", "ablations"):
         shutil.copytree(ROOT / name / "transpose", root / name / "transpose")
     (root / "workbench.toml").write_text('study = "transpose"\n')
     return root
 
 
-def refused(capsys: Capsys, root: Path, to: Path, *arguments: str, code: int = 2) -> str:
+def refused(capsys: Capsys, root: Path, *arguments: str, to: str = "out", code: int = 2) -> str:
+    """And nothing is written."""
     given = arguments or ("chosen", "--as", NAME)
-    return error_of(capsys, "ship", *given, "--to", str(to), project=root, code=code)
+    before = contents(root.parent)
+    told = error_of(capsys, "ship", *given, "--to", root.parent / to, project=root, code=code)
+    assert contents(root.parent) == before
+    return told
 
 
 @pytest.mark.parametrize(
@@ -328,43 +315,34 @@ def refused(capsys: Capsys, root: Path, to: Path, *arguments: str, code: int = 2
         ("tma", "'tma' is not kept (slower): faster: "),
     ],
 )
-def test_what_is_not_kept(
-    variant: str, said: str, workspace: Path, capsys: Capsys, tmp_path: Path
-) -> None:
-    to = tmp_path / "out"
-    told = refused(capsys, workspace, to, variant, "--as", NAME, code=1)
+def test_what_is_not_kept(variant: str, said: str, workspace: Path, capsys: Capsys) -> None:
+    told = refused(capsys, workspace, variant, "--as", NAME, code=1)
     assert told.startswith(f"error: {said}")
     assert "hint: " in told
-    assert not to.exists()
 
 
 def other_header(root: Path) -> None:
-    header = root / "kernels" / "transpose" / "element.cuh"
-    header.write_text(header.read_text() + "// another\n")
+    with (root / "kernels" / "transpose" / "element.cuh").open("a") as header:
+        header.write("// another\n")
 
 
 def other_check(root: Path) -> None:
     """At a shape that does not judge."""
     for path in root.glob("ablations/transpose/evidence/*/variants/chosen.json"):
-        checks = json.loads(path.read_text())
+        checks = told_in(path)
         checks["checks"]["odd-fp16"]["fingerprint"] = "0" * 64
-        path.write_text(json.dumps(checks))
+        put_in(path, checks)
 
 
 @pytest.mark.parametrize(
     ("change", "said"), [(other_header, "'chosen' is stale: "), (other_check, "check at odd-fp16")]
 )
-def test_what_is_stale(
-    workspace: Path, capsys: Capsys, tmp_path: Path, change: Any, said: str
-) -> None:
-    root = tmp_path / "workspace"
-    shutil.copytree(workspace, root)
-    change(root)
-    told = refused(capsys, root, tmp_path / "out", code=1)
+def test_what_is_stale(workspace: Path, capsys: Capsys, change: Any, said: str) -> None:
+    change(workspace)
+    told = refused(capsys, workspace, code=1)
     assert told.startswith("error: the evidence of ")
     assert said in told
     assert "of other sources than there are now" in told
-    assert list(tmp_path.iterdir()) == [root]
 
 
 @pytest.mark.parametrize(
@@ -376,32 +354,27 @@ def test_what_is_stale(
         (("nothing", "--as", NAME), "unknown variant 'nothing'"),
     ],
 )
-def test_mistakes(
-    arguments: tuple[str, ...], said: str, workspace: Path, capsys: Capsys, tmp_path: Path
-) -> None:
-    assert said in refused(capsys, workspace, tmp_path / "out", *arguments)
-    assert list(tmp_path.iterdir()) == []
+def test_mistakes(arguments: tuple[str, ...], said: str, workspace: Path, capsys: Capsys) -> None:
+    assert said in refused(capsys, workspace, *arguments)
 
 
-def test_nothing_is_overwritten(workspace: Path, capsys: Capsys, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    assert "is there already, and is no empty folder" in refused(capsys, workspace, tmp_path)
+def test_nothing_is_overwritten(workspace: Path, capsys: Capsys) -> None:
+    (workspace.parent / "mine.txt").write_text("mine")
+    told = refused(capsys, workspace, to=".")
+    assert "is there already, and is no empty folder" in told
 
 
-def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> None:
-    root = tmp_path / "workspace"
-    shutil.copytree(workspace, root)
-    study = find_workspace(root).study("transpose")
-    path = root / "kernels" / "transpose" / "tma.py"
-    refused = {
-        "import workbench": "import workbench",
-        "from workbench import Shape, study": "from workbench import Shape, study",
-        "from workbench.errors import UsageError": "from workbench.errors import UsageError",
-        "from workbench.problems import given\ngiven.Layer": "given.Layer",
-    }
-    for text, what in refused.items():
+def test_more_of_the_workbench_than_travels(workspace: Path) -> None:
+    study = find_workspace(workspace).study("transpose")
+    path = workspace / "kernels" / "transpose" / "tma.py"
+    for text in (
+        "import workbench",
+        "from workbench import Shape, study",
+        "from workbench.errors import UsageError",
+        "from workbench.problems import given\ngiven.Layer",
+    ):
         path.write_text(f"{text}\n")
-        with pytest.raises(UsageError, match=rf"tma.py has '{what}', and that"):
+        with pytest.raises(UsageError, match=rf"tma.py has '{text.splitlines()[-1]}', and that"):
             sources_of(study, ["tma"])
     path.write_text(
         "from workbench.cuda import tensor_map\nfrom workbench import Shape, cuda\n"
@@ -416,9 +389,8 @@ def test_more_of_the_workbench_than_travels(workspace: Path, tmp_path: Path) -> 
 
 def test_what_it_needs_beside_torch() -> None:
     text = "import os\nimport torch\nimport triton\nimport einops\nfrom cutlass import cute\n"
-    assert needed_by([text, "import triton.language as tl\n"]) == [
-        "nvidia-cutlass-dsl", "einops", "triton"
-    ]  # fmt: skip
+    needed = needed_by([text, "import triton.language as tl\n"])
+    assert needed == ["nvidia-cutlass-dsl", "einops", "triton"]
 
 
 # ---- a file that was tried -------------------------------------------------------------------
@@ -459,9 +431,8 @@ def test_a_kept_file_answers_without_the_workbench(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("low", "is_kept"), [(1.2, True), (0.9, False), (None, False)])
 def test_a_kept_file_is_faster_than_its_reference(low: float | None, is_kept: bool) -> None:
-    row = Row(
-        "baseline", "", Step("baseline", key_change="as given: soft.py:softmax"), {}, Status.CURRENT
-    )
+    step = Step("baseline", key_change="as given: soft.py:softmax")
+    row = Row("baseline", "", step, {}, Status.CURRENT)
     time = ShippedTime(
         shape="given", microseconds=1.0, sessions=5, file="", reference="torch_softmax",
         ratio=1.3, low=low, high=1.4,
@@ -507,18 +478,15 @@ CHANGES = "def run(x, y, scale, mode):\n    return x.sum(0), x.argmax(1)\n"
 
 def test_several_outputs_words_and_strides(tmp_path: Path) -> None:
     found = learned(tmp_path, SEVERAL, CHANGES)
-    assert found.arguments == (
-        ("x", "Tensor"), ("y", "Tensor"), ("scale", "float"), ("mode", "str")
-    )  # fmt: skip
-    assert found.outputs == 2
-    assert found.strided == ("x",)
+    kinds = {"x": "Tensor", "y": "Tensor", "scale": "float", "mode": "str"}
+    assert dict(found.arguments) == kinds
+    assert (found.outputs, found.strided, found.kernels) == (2, ("x",), ())
     large, odd = found.calls
     assert large == {
         "x.dtype": "float32", "x.shape[0]": 4, "x.shape[1]": 64,
         "y.dtype": "float32", "y.shape[0]": 4, "scale": 2.0, "mode": "sum",
     }  # fmt: skip
     assert odd == large | {"x.shape[1]": 33}
-    assert found.kernels == ()
 
 
 def test_inputs_whose_sizes_depend_on_values_are_drawn_without_them(tmp_path: Path) -> None:
@@ -556,19 +524,16 @@ def learned(root: Path, study: str, run: str) -> Packable:
     make(root / "ws", {}, {"baseline": run, "fast": run})
     (root / "ws/kernels/scale/study.py").write_text(study)
     (root / "ws/kernels/scale/k.cu").write_text('extern "C" __global__ void k() {}\n')
-    job = ShipJob(
-        study="scale",
-        variant="fast",
-        modules={"study": ("study", {}), "variant": ("fast", {})},
-        checked=("large", "odd"),
-        has_kernels="cuda.kernel" in run,
-    )
-    before = Path.cwd()
-    os.chdir(root / "ws")
-    try:
-        return packed(job)
-    finally:
-        os.chdir(before)
+    with contextlib.chdir(root / "ws"):
+        return packed(
+            ShipJob(
+                study="scale",
+                variant="fast",
+                modules={"study": ("study", {}), "variant": ("fast", {})},
+                checked=("large", "odd"),
+                has_kernels="cuda.kernel" in run,
+            )
+        )
 
 
 @pytest.mark.parametrize("shape", ["large", "odd"])
@@ -591,19 +556,14 @@ def test_what_is_returned_is_told_without_values_at_every_shape(tmp_path: Path, 
     ("old", "new", "said"),
     [
         ('"scale": 2.0', '"scale": [2.0]', "the input 'scale' is a list"),
-        (
-            "draw(4), ",
-            "draw(4).requires_grad_(), ",
-            "the input 'y' is a Tensor: an operator takes",
-        ),
+        ("draw(4), ", "draw(4).requires_grad_(), ", "the input 'y' is a Tensor: an operator takes"),
         ("x.argmax(1)", "[x.argmax(1)]", "tensors that are not nested"),
         ("default_shape", 'in_place = ("y",)\ndefault_shape', "it changes its inputs"),
     ],
 )
 def test_what_an_operator_cannot_be(tmp_path: Path, old: str, new: str, said: str) -> None:
-    text = SEVERAL.replace(old, new)
     with pytest.raises(UsageError, match=re.escape(said)):
-        learned(tmp_path, text, CHANGES)
+        learned(tmp_path, SEVERAL.replace(old, new), CHANGES)
 
 
 def test_the_page_has_what_the_packages_measured() -> None:
@@ -622,12 +582,9 @@ def test_the_page_has_what_the_packages_measured() -> None:
 # ---- on a GPU --------------------------------------------------------------------------------
 
 BEST = {
-    "transpose": "chosen",
-    "attention": "fix30",
-    "softmax": "fused",
-    "attention_served": "chosen",
-    "moe": "fix26",
-}
+    "transpose": "chosen", "attention": "fix30", "softmax": "fused",
+    "attention_served": "chosen", "moe": "fix26",
+}  # fmt: skip
 
 
 @pytest.mark.gpu

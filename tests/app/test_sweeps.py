@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from answers import Capsys, Patch, both_of, error_of, json_of, not_none
+from answers import Capsys, Patch, error_of, json_of, not_none, text_of
 from standin import Run, StandIn
-from workbench.cli.main import main
 from workbench.derive.speedup import InstanceTime, SessionTimes, ratio_of, time_of
 from workbench.errors import UsageError
 from workbench.run import compilation
@@ -101,9 +99,8 @@ def test_a_space_is_all_combinations(root: Path) -> None:
 
 def test_a_large_space_is_not_ours_to_search(root: Path) -> None:
     study = find_workspace(root).study()
-    with pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError, match="220 combinations") as error:
         expanded(study.folder, "fix[warps=1..20+1,block=1..11+1]", study.variants)
-    assert "220 combinations" in error.value.message
     assert "narrow it" in error.value.hint
 
 
@@ -138,10 +135,9 @@ Sweeper = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def sweep(root: Path, capsys: Capsys) -> Sweeper:
-    def run(*arguments: str, code: int = 0) -> dict[str, Any]:
-        assert main(["sweep", *arguments, "--json", "--project", str(root)]) == code
-        found = json.loads(capsys.readouterr().out)
-        return dict(found["sweeps"][0])
+    def run(*arguments: str) -> dict[str, Any]:
+        (found,) = json_of(capsys, "sweep", *arguments, project=root)["sweeps"]
+        return dict(found)
 
     return run
 
@@ -206,15 +202,9 @@ def test_what_fails_costs_only_itself_and_is_not_timed(gpu: StandIn, sweep: Swee
     gpu.wrong = lambda run: run.params.get("warps") == 2
     found = sweep("fix[warps=2..16*2,block=64|128]")
     states = {(c["values"]["warps"], c["values"]["block"]): c for c in found["combinations"]}
+    by_warps = {4: "timed", 8: "refused", 16: "not built", 2: "failed"}
     assert {key: c["state"] for key, c in states.items()} == {
-        (4, 64): "timed",
-        (4, 128): "timed",
-        (8, 64): "refused",
-        (8, 128): "refused",
-        (16, 64): "not built",
-        (16, 128): "not built",
-        (2, 64): "failed",
-        (2, 128): "failed",
+        (warps, block): state for warps, state in by_warps.items() for block in (64, 128)
     }
     assert states[8, 64]["why"]["message"] == "8 bytes of register spills"
     assert states[2, 64]["why"]["message"].startswith("wrong: max error")
@@ -229,23 +219,16 @@ def test_the_best_is_none_that_is_less_accurate_than_the_gate_allows(
     gpu.error = lambda run: 3.0 if run.params.get("warps") == 8 else 1.0
     found = sweep("fix[warps=2..16*2]")
     assert found["combinations"][0]["variant"] == "fix"
-    states = {c["values"]["warps"]: c for c in found["combinations"]}
-    assert states[8]["state"] == "inaccurate"
-    assert states[8]["microseconds"] is None
-    assert states[8]["why"]["message"].startswith("3x the error of the reference")
-
-
-def test_ablate_names_the_verb_that_takes_a_space(root: Path, capsys: Capsys) -> None:
-    assert main(["ablate", "fix[warps=2..16*2]", "--project", str(root)]) == 2
-    assert "`workbench sweep` takes several values" in capsys.readouterr().err
+    (eight,) = (each for each in found["combinations"] if each["values"]["warps"] == 8)
+    assert (eight["state"], eight["microseconds"]) == ("inaccurate", None)
+    assert eight["why"]["message"].startswith("3x the error of the reference")
 
 
 def test_a_sweep_is_written_beside_the_reports(gpu: StandIn, root: Path, capsys: Capsys) -> None:
-    out, _ = both_of(capsys, "sweep", "fix[warps=2..16*2]", project=root)
+    out = text_of(capsys, "sweep", "fix[warps=2..16*2]", project=root)
     assert "is the fastest of 4" in out
     assert "fresh sessions that had no part in picking it" in out
-    folder = root / "reports" / "scale"
-    (written,) = folder.glob("*/SWEEP.md")
+    (written,) = (root / "reports" / "scale").glob("*/SWEEP.md")
     assert "4 combinations" in written.read_text()
 
 
@@ -256,8 +239,17 @@ def test_without_a_gpu_the_compiler_still_says_its_part(
     assert [each["variant"] for each in builds] == ["fix[warps=2]", "fix"]
 
 
-def test_a_sweep_needs_something_to_vary(root: Path, capsys: Capsys) -> None:
-    assert "nothing to sweep" in error_of(capsys, "sweep", "fix", project=root)
+@pytest.mark.parametrize(
+    ("space", "code", "told"),
+    [
+        ("fix", 2, "nothing to sweep"),
+        ("fix[warps=2|4]", 3, "hint: measure it where there is a GPU"),
+    ],
+)
+def test_what_cannot_be_swept_is_told(
+    space: str, code: int, told: str, root: Path, capsys: Capsys
+) -> None:
+    assert told in error_of(capsys, "sweep", space, project=root, code=code)
 
 
 def test_variants_are_compiled_by_several_workers_and_told_by_one(
@@ -271,8 +263,3 @@ def test_variants_are_compiled_by_several_workers_and_told_by_one(
     assert [each["variant"] for each in builds] == ["fix", *(f"fix[warps={n}]" for n in (1, 2, 3))]
     assert [each["variant"] for each in builds if each.get("error")] == ["fix[warps=2]"]
     assert "does not compile" in builds[2]["error"]
-
-
-def test_without_a_gpu_and_a_record_the_way_on_is_the_compiler(root: Path, capsys: Capsys) -> None:
-    assert main(["sweep", "fix[warps=2|4]", "--project", str(root)]) == 3
-    assert "hint: measure it where there is a GPU" in capsys.readouterr().err

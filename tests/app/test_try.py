@@ -20,7 +20,6 @@ from workbench.app.try_ import AttemptOptions, attempt, kept
 from workbench.cli.main import main
 from workbench.cli.try_ import blocks, data, finish, times_and_limits
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError
-from workbench.judge.ladder import Ablation
 from workbench.problems.problem import Problem
 from workbench.render import as_json, markdown
 from workbench.run import machine
@@ -53,21 +52,19 @@ def test_without_a_gpu_it_is_checked_on_the_cpu_and_kept(
     mine: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "workbench.toml").touch()
-    out, err = both_of(capsys, "try", str(mine), "--vs", "torch.softmax", "--keep", "softmax")
+    out, err = both_of(capsys, "try", mine, "--vs", "torch.softmax", "--keep", "softmax")
     assert out.splitlines()[0] == "**correct**"
     assert out.splitlines()[2] == "**softmax.py, a Python function: its function softmax(x)**"
     assert "takes x float32[8, 16]; gives float32[8, 16]" in out
     assert "checked against torch.softmax in float64" in out
-    assert "- softmax.py:softmax: on the CPU its largest error is" in out
-    assert "- torch.softmax: on the CPU its largest error is" in out
+    for tried in ("softmax.py:softmax", "torch.softmax"):
+        assert f"- {tried}: on the CPU its largest error is" in out
     assert "kept as kernels/softmax" in err
     assert "not timed: no NVIDIA GPU" in err
-
     listed = text_of(capsys, "list", "--json")
-    assert '"softmax"' in listed
-    assert '"torch_softmax"' in listed
-    assert main(["try", str(mine), "--keep", "softmax"]) == 2
-    assert "kernels/softmax is there already" in capsys.readouterr().err
+    assert all(f'"{name}"' in listed for name in ("softmax", "torch_softmax"))
+    told = error_of(capsys, "try", mine, "--keep", "softmax")
+    assert "kernels/softmax is there already" in told
 
 
 def test_what_is_kept_is_whole_or_not_there(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -96,8 +93,8 @@ def test_what_is_kept_is_whole_or_not_there(tmp_path: Path, monkeypatch: Patch) 
 @without_gpu
 def test_what_is_wrong_on_the_cpu_is_wrong(mine: Path, trials_here: None, capsys: Capsys) -> None:
     mine.write_text(SOFTMAX.replace("dim=-1", "dim=0"))
-    assert main(["try", str(mine), "--vs", "torch.softmax"]) == 1
-    assert "error: softmax.py:softmax is wrong: error" in capsys.readouterr().err
+    told = error_of(capsys, "try", mine, "--vs", "torch.softmax", code=1)
+    assert "error: softmax.py:softmax is wrong: error" in told
 
 
 CU = 'extern "C" __global__ void twice(const float* x, float* out, int n) {{ {} }}\n'
@@ -190,30 +187,18 @@ def test_a_name_that_no_study_can_have_is_refused(mine: Path, tmp_path: Path) ->
         attempt(Local(), mine, AttemptOptions(keep="a b"))
 
 
-@pytest.fixture(scope="module")
-def judged() -> Ablation:
-    return recorded_ladder()
-
-
-def test_a_result_has_the_time_the_bottlenecks_and_their_lines(judged: Ablation) -> None:
+def test_a_result_has_the_time_the_bottlenecks_and_their_lines() -> None:
     """On the recorded ladder: what it says of a kernel as if it had been tried."""
+    judged = recorded_ladder()
     row = judged.row("fix4")
     text = markdown.blocks(times_and_limits(row, judged, profiled=True))
-    assert row.time is not None
-    assert "the speed of" in text
-    assert text.count("hottest line `fix4.cu:") >= 1
-    assert "What limits it:" in text
-    assert "1. **" in text
-    assert "3. **" in text
-    for reference in judged.references:
-        assert f"| {reference.variant} " in text
-
-
-def test_an_extension_that_is_not_profiled_says_so(judged: Ablation) -> None:
-    row = replace(judged.row("fix4"), bottlenecks=(), figures={})
-    assert "profile: not asked for" in markdown.blocks(
-        times_and_limits(row, judged, profiled=False)
-    )
+    named = [f"| {reference.variant} " for reference in judged.references]
+    for part in ("the speed of", "hottest line `fix4.cu:", "What limits it:", "1. **", "3. **"):
+        assert part in text
+    assert all(name in text for name in named)
+    bare = replace(row, bottlenecks=(), figures={})
+    text = markdown.blocks(times_and_limits(bare, judged, profiled=False))
+    assert "profile: not asked for" in text
 
 
 COMMAND = re.compile(
@@ -249,8 +234,7 @@ def test_the_page_shows_the_function_that_it_tries() -> None:
 
 
 def test_a_link_in_a_loop_is_an_error(tmp_path: Path, capsys: Capsys) -> None:
-    (tmp_path / "a.py").symlink_to("b.py")
-    (tmp_path / "b.py").symlink_to("a.py")
-    (tmp_path / "folder").symlink_to("folder")
+    for name, to in (("a.py", "b.py"), ("b.py", "a.py"), ("folder", "folder")):
+        (tmp_path / name).symlink_to(to)
     for source in ("a.py", "a.py:f", "a.py/c.py", "folder", "folder/c.py"):
         assert "is a link in a loop" in error_of(capsys, "try", str(tmp_path / source))

@@ -21,7 +21,7 @@ from workbench.run.recording import Recorder
 from workbench.study import files
 from workbench.study.files import Rank, alone, held
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, make
+from workspaces import GOOD, contents, make
 
 Use = tuple[Path, Callable[[], object]]
 PREDICTION = """
@@ -89,10 +89,6 @@ def of_dropped(root: Path) -> Use:
     event = TimedSession(session=timed_session(1, {"fix1": 5.0}), nodes={})
     recorder.session(event, 1)
     return recorder.folder.root, recorder.drop_timing
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(

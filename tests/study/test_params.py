@@ -62,7 +62,7 @@ def test_a_name_is_its_module_and_what_differs(
         ("fix[warps=x]", "parameter 'warps' is int, not 'x'", ""),
         ("fix[fast=2]", "parameter 'fast' is bool, not '2'", ""),
         ("fix[warps]", "'warps' gives no parameter a value", "name="),
-        ("fix[warps=4|8]", "'warps' has several values", "sweep"),
+        ("fix[warps=4|8]", "'warps' has several values", "`workbench sweep` takes several values"),
         ("plain[warps=4]", "plain has no parameters", "cuda.params"),
         ("fxi[warps=4]", "unknown variant 'fxi'", "fix"),
         ("fix[warps=4", "is no variant", "NAME[param=value,...]"),
