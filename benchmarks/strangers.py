@@ -13,8 +13,8 @@ each: as expected or not, verdict, time, seconds, file. ``--only`` is a part of 
 next call. ``--jobs`` run at once on ``--gpus``, in folders of their own: none waits for another
 one's GPU. ``--alone`` repeats, one after the other, what ran beside others: the unexpected first,
 then as many as there is time for. ``--gpus 0`` tries the files that are refused without one;
-``--all`` tries all. ``--logs`` gets what unexpected ones printed. ``--page`` prints totals and a
-line a file, of the recording or of the files that it names. Other options are those of ``try``.
+``--all`` tries all. ``--logs`` gets what unexpected ones printed. ``--page`` prints totals and
+the unexpected, of the recording or of the files that it names. Other options are those of ``try``.
 """
 
 from __future__ import annotations
@@ -262,25 +262,24 @@ def record(paths: Sequence[Path], recording: Path = RECORDING) -> None:
 
 
 def row(stranger: Stranger, result: Tried) -> str:
-    """The line of a file on the page: time or verdict, seconds, file, kernel and reference."""
-    is_right = result.is_right(stranger.expected)
+    """The line of an unexpected file: time or verdict, seconds, file, kernel, reference, why."""
     took = result.verdict if result.microseconds is None else f"{result.microseconds:.4g}"
     words = shlex.split(stranger.arguments)
     named = dict(pairwise(words))
     kernel = re.match(r"[\w:]*", named.get("--launch", ""))
     reference = re.sub(r"^{vs}:|\(.*", "", named.get("--vs", ""))
-    line = f"{'  ' if is_right else '! '}{took:>10} {result.seconds:4.0f} {stranger.path}"
+    line = f"{took:>10} {result.seconds:4.0f} {stranger.path}"
     line = " ".join(filter(None, (line, kernel and kernel[0], reference)))
-    said = result.said.partition("\n")[0][:100] or f"not {stranger.expected[0]}"
-    return line if is_right else f"{line}: {said}"
+    return f"{line}: {result.said.partition(chr(10))[0][:100] or f'not {stranger.expected[0]}'}"
 
 
 def page(paths: Sequence[Path]) -> str:
-    """Totals of each draw, and a line a file below its repository."""
+    """Totals of each draw, and a line for each unexpected file below its repository."""
     results = recorded(*paths)
     every = [s for s in strangers() if s.label in results]
     lines = [line for draw in sorted({s.draw for s in every}) for line in totals(results, draw)]
-    for repository, files in groupby(every, key=lambda s: s.repository):
+    unexpected = (s for s in every if not results[s.label].is_right(s.expected))
+    for repository, files in groupby(unexpected, key=lambda s: s.repository):
         lines += [repository, *(row(file, results[file.label]) for file in files)]
     return "\n".join(lines)
 

@@ -39,15 +39,14 @@ def test_each_draw_has_totals_of_its_own(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_has_what_came_of_a_file_and_how_it_was_called() -> None:
+def test_a_line_has_what_came_of_an_unexpected_file_and_how_it_was_called() -> None:
     arguments = "--launch 'k<<<1, 2>>>(x)' --input x=randn(4) --vs {vs}:product"
     file = Stranger("owner/name", "0", "a/b.cu", arguments, ("correct",))
     right = Tried(file.label, "correct", 1.23456, 12.3, 3.0, "", gpu=True)
-    assert row(file, right) == "       1.235   12 a/b.cu k product"
     wrong = replace(right, verdict="wrong", microseconds=None, said="b.cu is wrong\nhint: fix it")
-    assert row(file, wrong) == "!      wrong   12 a/b.cu k product: b.cu is wrong"
+    assert row(file, wrong) == "     wrong   12 a/b.cu k product: b.cu is wrong"
     unlike = replace(file, expected=("wrong",), arguments="--vs 'torch.add(a, b)'")
-    assert row(unlike, right) == "!      1.235   12 a/b.cu torch.add: not wrong"
+    assert row(unlike, right) == "     1.235   12 a/b.cu torch.add: not wrong"
 
 
 def test_a_recording_is_short_and_its_table_keeps_what_came_first(tmp_path: Path) -> None:
@@ -59,9 +58,11 @@ def test_a_recording_is_short_and_its_table_keeps_what_came_first(tmp_path: Path
     document.write_text(f"{head} not run yet | |\n\n```text\n```\n")
     write([recording], document)
     assert f"{head} 0 of 1 |  |\n" in document.read_text()
+    unexpected = row(file, recorded(recording)[file.label])
+    assert document.read_text().endswith(f"\n{file.repository}\n{unexpected}\n```\n")
     results.write_text(result(file, is_right=True))
     record([results], recording)
     assert [*recorded(recording)] == [file.label]
     write([recording], document)
     assert f"{head} 0 of 1 | 1 of 1 |\n" in document.read_text()
-    assert document.read_text().endswith(f"{row(file, recorded(recording)[file.label])}\n```\n")
+    assert file.repository not in document.read_text()
