@@ -24,15 +24,14 @@ from workbench.words import Change, Role, Status
 
 HEAD = """# Lessons from the steps
 
-{count} of the {steps} measured steps taught something that helps with another kernel. This page
-lists the rules by kind of change. The reports have the reasons.
-`python -m tools.lessons` writes it from the recorded evidence and from `ablation.toml`.
+{count} of the {steps} measured steps taught a rule for other kernels. The reports have the reasons.
+`python -m tools.lessons` writes this page from the recorded evidence and from `ablation.toml`.
 
-A ratio is the parent's time over the step's, at the default shape or the named one, on one GPU
+A ratio is the step's speed over its parent's between two other kernels, at the default or the named shape, on one GPU
 model: {gpus}.
-Times are per call inside a CUDA graph, between two other kernels. Above 1 the step is faster.
 """
-UNCLEAR = re.compile(r"\b(?:its?|them|such)\b")  # alone, without what stands before the colon
+# A rule whose first words, or "such", speak of what stands before the colon.
+UNCLEAR = re.compile(r"^(?:\S+ ){0,3}(?:its?|them)\b|\bsuch\b")
 RULE = re.compile(r"[^.]*(?:\.(?!\s)[^.]*)*?: .*?[.](?=\s|$)")  # a sentence with a colon
 
 

@@ -90,10 +90,10 @@ def fine_or_none(ratio: float | None) -> str:
 
 # ---- attention
 def at_shapes(workspace: Workspace) -> str:
-    """The attention study's shapes in fp16 and bf16, each of the last step timed there, and what
-    they come to for short and for long sequences.
+    """The attention study's shapes in fp16 and bf16, and what they come to for short and for long
+    sequences. A cell names the newest step that was timed there unless it is the last dispatcher.
     """
-    study = workspace.study("attention")
+    study, last = workspace.study("attention"), dispatcher(workspace, "attention")
     steps = [step.variant for step in reversed(study.ladder.steps)]
     shapes = {name: shape for name, shape in study.shapes.items() if shape.profiled}
     found = {
@@ -103,7 +103,12 @@ def at_shapes(workspace: Workspace) -> str:
     rows = []
     for name, shape in shapes.items():
         words = shape_words({key: v for key, v in shape.parameters.items() if key != "dtype"})
-        cells = (f"`{of[0].version}` {cell(of[0].point)}" if of else NONE for of in found[name])
+        cells = (
+            f"{'' if of[0].version == last else f'`{of[0].version}` '}{cell(of[0].point)}"
+            if of
+            else NONE
+            for of in found[name]
+        )
         rows.append([words, *cells])
     for head, keys in KEYS.items():
         names = [name for name, shape in shapes.items() if shape.S in keys]
