@@ -34,7 +34,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from statistics import median
 
@@ -262,15 +262,10 @@ def record(paths: Sequence[Path], recording: Path = RECORDING) -> None:
 
 
 def row(stranger: Stranger, result: Tried) -> str:
-    """The line of an unexpected file: time or verdict, seconds, file, kernel, reference, why."""
+    """The line of an unexpected file: time or verdict, seconds, path, and the message."""
     took = result.verdict if result.microseconds is None else f"{result.microseconds:.4g}"
-    words = shlex.split(stranger.arguments)
-    named = dict(pairwise(words))
-    kernel = re.match(r"[\w:]*", named.get("--launch", ""))
-    reference = re.sub(r"^{vs}:|\(.*", "", named.get("--vs", ""))
-    line = f"{took:>10} {result.seconds:4.0f} {stranger.path}"
-    line = " ".join(filter(None, (line, kernel and kernel[0], reference)))
-    return f"{line}: {result.said.partition(chr(10))[0][:100] or f'not {stranger.expected[0]}'}"
+    said = result.said.partition("\n")[0][:100] or f"not {stranger.expected[0]}"
+    return f"{took:>10} {result.seconds:4.0f} {stranger.path}: {said}"
 
 
 def page(paths: Sequence[Path]) -> str:
@@ -285,8 +280,8 @@ def page(paths: Sequence[Path]) -> str:
 
 
 def write(paths: Sequence[Path], document: Path) -> None:
-    """Replace the last block of a document by the page, and the rows of its table: of the first
-    time in the first column, later in the second.
+    """Replace the last block of a document by the page without how many were right, which the rows
+    of its table say: of the first time in the first column, later in the second.
     """
     text = page(paths)
     before, fence, _ = document.read_text("utf-8").rpartition("\n```text\n")
@@ -300,7 +295,8 @@ def write(paths: Sequence[Path], document: Path) -> None:
             else:
                 later = now[1]
             before = line.sub(f"| {title} | {first} | {later} |", before)
-    document.write_text(f"{before}{fence}{text}\n```\n", encoding="utf-8")
+    shown = re.sub(r"^\d+ of \d+ as expected .*\n?", "", text, flags=re.MULTILINE).rstrip("\n")
+    document.write_text(f"{before}{fence}{shown}\n```\n", encoding="utf-8")
 
 
 def main() -> int:

@@ -27,8 +27,8 @@ HEAD = """# Lessons from the steps
 {count} of the {steps} measured steps taught a rule for other kernels. The reports have the reasons.
 `python -m tools.lessons` writes this page from the recorded evidence and from `ablation.toml`.
 
-A ratio is the step's speed over its parent's between two other kernels, at the default or the named shape, on one GPU
-model: {gpus}.
+A ratio is the step's speed over its parent's between two other kernels, at the default or the named
+shape, on one GPU model: {gpus}.
 """
 # A rule whose first words, or "such", speak of what stands before the colon.
 UNCLEAR = re.compile(r"^(?:\S+ ){0,3}(?:its?|them)\b|\bsuch\b")

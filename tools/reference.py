@@ -33,6 +33,7 @@ from workbench.render import answers
 from workbench.render.as_json import FLAT, VERSION, shown_names
 from workbench.render.document import printed_ladder as registry
 from workbench.render.document.advice import CATALOGUE
+from workbench.render.numbers import with_unit
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
 from workbench.words import Change, Stage
@@ -42,9 +43,8 @@ SKILL, SCHEMA = AGENTS / "reference.md", AGENTS / "schema.json"
 PAGE, MEANINGS = DOCS / "reference.md", Path(__file__).with_name("json_keys.toml")
 HEAD = """# Reference
 
-`python -m tools.reference` writes this page from the code. `workbench VERB --help` lists the
-options of a verb, with an example. [Verbs](verbs.md) has the exit codes and environment variables.
-[Studies and variants](variants.md) explains the files of a study.
+`python -m tools.reference` writes this page from the code. [Verbs](verbs.md) has the exit codes and
+environment variables. [Studies and variants](variants.md) explains the files of a study.
 """
 CHANGES = """## Kinds of change
 
@@ -263,10 +263,10 @@ def columns() -> str:
     """The registry of the ladder's columns."""
     names = {"reference": "REFERENCE", "fastest": "FASTEST"}
     rows = (
-        (f"`{each.key}`", each.heading.format(**names), each.unit, each.explanation)
+        (f"`{each.key}`", with_unit(each.heading.format(**names), each.unit), each.explanation)
         for each in registry.COLUMNS
     )
-    return f"## Columns of the ladder\n\n{listed('key, heading, unit, meaning', rows)}"
+    return f"## Columns of the ladder\n\n{listed('key, heading, meaning', rows)}"
 
 
 def written() -> dict[Path, str]:

@@ -39,14 +39,12 @@ def test_each_draw_has_totals_of_its_own(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_has_what_came_of_an_unexpected_file_and_how_it_was_called() -> None:
-    arguments = "--launch 'k<<<1, 2>>>(x)' --input x=randn(4) --vs {vs}:product"
-    file = Stranger("owner/name", "0", "a/b.cu", arguments, ("correct",))
+def test_a_line_has_what_came_of_an_unexpected_file() -> None:
+    file = Stranger("owner/name", "0", "a/b.cu", "--vs 'torch.add(a, b)'", ("wrong",))
     right = Tried(file.label, "correct", 1.23456, 12.3, 3.0, "", gpu=True)
-    wrong = replace(right, verdict="wrong", microseconds=None, said="b.cu is wrong\nhint: fix it")
-    assert row(file, wrong) == "     wrong   12 a/b.cu k product: b.cu is wrong"
-    unlike = replace(file, expected=("wrong",), arguments="--vs 'torch.add(a, b)'")
-    assert row(unlike, right) == "     1.235   12 a/b.cu torch.add: not wrong"
+    assert row(file, right) == "     1.235   12 a/b.cu: not wrong"
+    failed = replace(right, verdict="failed", microseconds=None, said="b.cu fails\nhint: fix it")
+    assert row(file, failed) == "    failed   12 a/b.cu: b.cu fails"
 
 
 def test_a_recording_is_short_and_its_table_keeps_what_came_first(tmp_path: Path) -> None:
