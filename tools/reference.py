@@ -31,9 +31,9 @@ from workbench import words as vocabulary
 from workbench.cli.schema import ANSWERS, EVERY, Failure
 from workbench.render import answers
 from workbench.render.as_json import FLAT, VERSION, shown_names
+from workbench.render.doc import with_unit
 from workbench.render.document import printed_ladder as registry
 from workbench.render.document.advice import CATALOGUE
-from workbench.render.numbers import with_unit
 from workbench.study.config import Config
 from workbench.study.model import LadderFile, Prediction, Reference, Step
 from workbench.words import Change, Stage
