@@ -15,7 +15,7 @@ from tools.folders import pack, unpack
 from answers import Capsys, Patch, error_of, text_of
 from made_ladder import ablation
 from made_records import built_kernel
-from workbench.cli import formats, waiting
+from workbench.cli import streams, waiting
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.render.doc import Block, Paragraph, Table, plain
@@ -48,8 +48,8 @@ WIDTHS = (80, 120, 200)
 def shown(monkeypatch: Patch, tmp_path: Path) -> list[Block]:
     """The blocks that a verb shows on a terminal: it runs once for all widths."""
     blocks: list[Block] = []
-    monkeypatch.setattr(formats, "on_terminal", lambda _: True)
-    monkeypatch.setattr(formats, "write", lambda told, *_: blocks.extend(told))
+    monkeypatch.setattr(streams, "on_terminal", lambda _: True)
+    monkeypatch.setattr(streams, "write", lambda told, *_: blocks.extend(told))
     monkeypatch.setattr("workbench.study.workspace.Workspace.reports", lambda *_: tmp_path)
     return blocks
 

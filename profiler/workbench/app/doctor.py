@@ -63,19 +63,6 @@ def driver_row() -> DoctorRow:
     return row("driver", bool(version), version or "none", fix)
 
 
-def outcome_rows() -> Iterator[DoctorRow]:
-    """Yield what was tried, in the words of what failed."""
-    if not package_version("msgspec"):
-        return
-    from workbench.run.self_test import KERNEL_STEPS, outcomes
-
-    gpu = machine.find_gpu()
-    arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
-    for ran in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
-        needed = "build" if ran.step == KERNEL_STEPS[0] else "measure"
-        yield row(ran.step, not ran.error, ran.error or ran.found, ran.hint, needed)
-
-
 def ncu_row() -> DoctorRow:
     path = machine.find_ncu()
     if path is None:
@@ -111,7 +98,14 @@ def all_rows() -> Iterator[DoctorRow]:
     fix = f"free {MIN_FREE_GB:g} GB or more"
     yield row("disk", free >= MIN_FREE_GB, f"{free:.0f} GB free", fix, bad=WARN)
     yield slices_row()
-    yield from outcome_rows()
+    if package_version("msgspec"):
+        from workbench.run.self_test import KERNEL_STEPS, outcomes
+
+        gpu = machine.find_gpu()
+        arch = gpu.arch if gpu and gpu.compute_capability else "sm_80"
+        for ran in outcomes(machine.find_ncu(), arch, has_gpu=gpu is not None):
+            needed = "build" if ran.step == KERNEL_STEPS[0] else "measure"
+            yield row(ran.step, not ran.error, ran.error or ran.found, ran.hint, needed)
 
 
 def works(rows: Sequence[DoctorRow]) -> dict[str, bool]:
@@ -120,17 +114,6 @@ def works(rows: Sequence[DoctorRow]) -> dict[str, bool]:
     read = "read" not in failed
     build = read and "build" not in failed
     return {"read": read, "build": build, "measure": build and "measure" not in failed}
-
-
-def conclusion(can: dict[str, bool]) -> str:
-    says = {
-        "read": "profile, ablate, report and show on recorded evidence",
-        "build": "build",
-        "measure": "check, timing and profiling on a GPU",
-    }
-    yes, no = ([says[k] for k, good in can.items() if good is each] for each in (True, False))
-    text = f"works here: {'; '.join(yes) or 'nothing'}"
-    return text + (f". Will not work: {'; '.join(no)}" if no else "")
 
 
 @dataclass(frozen=True)
@@ -145,4 +128,12 @@ class Diagnosis:
 def diagnosis() -> Diagnosis:
     rows = tuple(all_rows())
     can = works(rows)
-    return Diagnosis(rows, can, conclusion(can))
+    says = {
+        "read": "profile, ablate, report and show on recorded evidence",
+        "build": "build",
+        "measure": "check, timing and profiling on a GPU",
+    }
+    yes, no = ([says[k] for k, good in can.items() if good is each] for each in (True, False))
+    conclusion = f"works here: {'; '.join(yes) or 'nothing'}"
+    conclusion += f". Will not work: {'; '.join(no)}" if no else ""
+    return Diagnosis(rows, can, conclusion)

@@ -85,35 +85,27 @@ def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence
             executor.note(f"{shown_path(folder.root)}: {notes[0]}{more}")
 
 
-def on_record(workspace: Workspace, study: Study) -> dict[str, list[EvidenceState]]:
-    """Return the state of evidence by variant; a folder is opened once, and read once a shape."""
+def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
+    """The variants with the state of their evidence; a folder is opened once, and read once a
+    shape.
+    """
     shapes = [name for name, shape in study.shapes.items() if shape.profiled]
     states: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
     prints = Fingerprints(study)
     for folder in folders(workspace, study.name):
         every = load(study, folder, dict.fromkeys(shapes), samples=False, prints=prints)
         for shape, here in every.items():
-            for name, evidence in here.variants.items():
-                state = evidence.state
+            for name, recorded in here.variants.items():
+                state = recorded.state
                 if {state["timing"], state["capture"]} != {Status.MISSING}:
                     of = folder.gpu, shape, summary(state.values())
-                    states[name].append(EvidenceState(*of, **state, why=evidence.damage))
-    return states
-
-
-def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
-    states = on_record(workspace, study)
-    parts = []
-    for name, evidence in states.items():
-        variant, step = study.variants[name], study.ladder.step(name)
-        parts.append(
-            Listed(
-                variant=name,
-                parent=(step.parent if step else None) or None,
-                key_change=step.key_change if step else variant.title,
-                reference=variant.is_reference,
-                evidence=tuple(evidence),
-            )
-        )
-    title, shapes = study.ladder.title, tuple(study.shapes)
-    return ListedStudy(study.name, title, shapes, study.default_shape, tuple(parts))
+                    states[name].append(EvidenceState(*of, **state, why=recorded.damage))
+    variants = []
+    for name, variant in study.variants.items():
+        step = study.ladder.step(name)
+        parent = (step.parent if step else None) or None
+        change = step.key_change if step else variant.title
+        evidence = tuple(states[name])
+        variants.append(Listed(name, parent, change, variant.is_reference, evidence))
+    title, every_shape = study.ladder.title, tuple(study.shapes)
+    return ListedStudy(study.name, title, every_shape, study.default_shape, tuple(variants))

@@ -240,33 +240,6 @@ def predicted(text: str) -> Prediction:
     return Prediction(figure=figure, factor=(low, high), range=None)
 
 
-def parent_of(study: Study, name: str) -> str:
-    """The step that another is a copy of. Raises UsageError."""
-    steps = [step.variant for step in study.ladder.steps]
-    if base_name(name) != name and base_name(name) in steps:
-        raise UsageError(
-            f"'{name}' has no files of its own to copy",
-            hint=f"copy {base_name(name)}, and change its cuda.params(...) in the copy",
-        )
-    require_step(study, name)
-    return name
-
-
-def change_text(text: str) -> str:
-    """Return the change in a line. Raises UsageError for none."""
-    change = " ".join(text.split())
-    if not change:
-        raise UsageError(
-            "a step needs its key change: the one thing that it does otherwise",
-            hint="such as --change 'eight halves a load' --predict time=0.4..0.8",
-        )
-    if not change.isprintable():
-        raise UsageError(
-            "the key change has a character that cannot be printed", hint="take it out"
-        )
-    return change
-
-
 def added(study: Study, step: Step, files: Mapping[Path, str]) -> None:
     """The step with its files, all of it or nothing. Raises UsageError where a file is there."""
     ladder = study.ladder.path
@@ -301,9 +274,25 @@ def new_step(
     """A copy of ``parent``, and the step. ``by_name``: the next command names the study. Raises
     UsageError.
     """
-    parent = parent_of(study, parent)
+    module, steps = base_name(parent), [step.variant for step in study.ladder.steps]
+    if module != parent and module in steps:
+        raise UsageError(
+            f"'{parent}' has no files of its own to copy",
+            hint=f"copy {module}, and change its cuda.params(...) in the copy",
+        )
+    require_step(study, parent)
     require_new(study, name)
-    step = Step(name, parent, change_text(change), predictions=tuple(map(predicted, predict)))
+    line = " ".join(change.split())
+    if not line:
+        raise UsageError(
+            "a step needs its key change: the one thing that it does otherwise",
+            hint="such as --change 'eight halves a load' --predict time=0.4..0.8",
+        )
+    if not line.isprintable():
+        raise UsageError(
+            "the key change has a character that cannot be printed", hint="take it out"
+        )
+    step = Step(name, parent, line, predictions=tuple(map(predicted, predict)))
     files, shared = copied(study, study.variants[parent], name)
     added(study, step, files)
     return NewStep(

@@ -55,14 +55,8 @@ from workbench.study.files import contents, json_as_type, write_bytes
 from workbench.study.workspace import Workspace
 
 MOST = 5  # kernels that are profiled where none is named
-
-
 TRACED = 12  # kernels whose warps are shown
-
-
 LEAST = 0.01  # of all time, for a kernel to be among them
-
-
 Tell = Callable[[str], None]
 
 
@@ -290,8 +284,6 @@ def missing(wanted: Sequence[LaunchGroup], full: Report) -> Iterator[str]:
 
 
 FOLDER, FILE = "programs", "study.json"
-
-
 FIGURES = ("memory_pct", "compute_pct", "achieved_occupancy", "registers")  # of its first kernel
 
 

@@ -24,7 +24,6 @@ from workbench.derive.source_diff import (
     InstructionCost,
     LineCosts,
     Listing,
-    SourceDiff,
     imported,
     line_costs,
     listing,
@@ -289,7 +288,15 @@ class ReportPairResult:
         first, was = read(self.before, pair.before)
         other, now = read(self.after, pair.after)
         comparison = compare_captures(first, other, SIDES, computed=(was.figures, now.figures))
-        return PairRead(was, now, comparison, lines_between(first, other, pair))
+        sides = [
+            imported(load_sources(capture.path, (launch.index,)), capture)
+            for capture, launch in ((first, pair.before), (other, pair.after))
+        ]
+        names = pair.before.kernel, pair.after.kernel
+        # Kernels of one file: each side without the other's, so that the two are aligned.
+        if names[0] != names[1] and set(sides[0].texts.items()) & set(sides[1].texts.items()):
+            sides = [replace(s, skipped=n) for s, n in zip(sides, reversed(names), strict=True)]
+        return PairRead(was, now, comparison, source_diff(*sides))
 
 
 def compared_reports(
@@ -323,24 +330,7 @@ def require_pairs(matching: Matching) -> None:
         )
 
 
-def lines_between(before: Capture, after: Capture, pair: LaunchPair) -> SourceDiff:
-    """The imported sources of two launches, with what their lines cost."""
-    sides = [
-        imported(load_sources(capture.path, (launch.index,)), capture)
-        for capture, launch in ((before, pair.before), (after, pair.after))
-    ]
-    was, came = pair.before.kernel, pair.after.kernel
-    if was != came:
-        # Kernels of one file: each side without the other's, so that the two are aligned.
-        shared = set(sides[0].texts.items()) & set(sides[1].texts.items())
-        if shared:
-            sides = [replace(sides[0], skipped=came), replace(sides[1], skipped=was)]
-    return source_diff(*sides)
-
-
 CUBIN = ".cubin"
-
-
 ARCH = "sm_90a"
 
 

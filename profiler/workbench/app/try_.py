@@ -384,18 +384,10 @@ RELATIVE = {
     "float8_e4m3fn": 0.13,
     "float8_e5m2": 0.25,
 }
-
-
 # Units in the last place of 1.
 UNIT = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-
-
 INTEGERS = 0.0
-
-
 TIMES_REFERENCE = 4.0  # a reference with a larger error of its own allows so many times that
-
-
 # Of one element, in terms of the largest and of the error allowed in norm; for halves beside a
 # reference of a unit in the last place.
 PEAK = 10.0
@@ -477,12 +469,8 @@ def rounded_up(value: float) -> float:
 
 
 WRITTEN = re.compile(r"[\w./-]+\.\w+")  # what a fingerprint finds in a string
-
-
 # Of a problem that was not called yet.
 UNCALLED = Learned(inputs={}, outputs=(), dtype="float32")
-
-
 ANY = Tolerance(absolute=1e-3, relative=1e-3)
 
 

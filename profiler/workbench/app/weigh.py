@@ -45,36 +45,33 @@ def weigh(path: Path, target: Target | None, variant: str, replaced: Sequence[st
     """Weigh a trace; with a ``variant``, also the most that it can save where it replaces these
     operators. Raises UsageError for what is no such trace, and for unknown names.
     """
-    trace = read_trace(path)
-    if target is None:
-        return ModelWeights(path.name, require_some(path, weighed(trace, {})))
-    target.study, (name,) = including(target.study, [variant])
-    reference = reference_of(target.study)
-    beside = reference.name if reference else target.study.ladder.primary_reference
-    evidence = load(target.study, target.folder, {shape: [name] for shape in target.study.shapes})
-    ratios = {time.ratio: time.shape for time in times_of(evidence, name, beside) if time.ratio}
-    if not ratios:
-        raise GateFailed(
-            f"no ratio of '{name}' to {beside} is recorded",
-            hint="`workbench ablate` measures it where there is a GPU with ncu",
-        )
-    ratio = max(ratios)
-    saved = dict.fromkeys(replaced, max(0.0, 1 - 1 / ratio))
-    result = require_some(path, weighed(trace, saved))
+    trace, saved = read_trace(path), dict[str, float]()
+    recorded: tuple[str, str, str, float | None] = ("", "", "", None)
+    if target is not None:
+        study, (name,) = including(target.study, [variant])
+        reference = reference_of(study)
+        beside = reference.name if reference else study.ladder.primary_reference
+        evidence = load(study, target.folder, {shape: [name] for shape in study.shapes})
+        ratios = {time.ratio: time.shape for time in times_of(evidence, name, beside) if time.ratio}
+        if not ratios:
+            raise GateFailed(
+                f"no ratio of '{name}' to {beside} is recorded",
+                hint="`workbench ablate` measures it where there is a GPU with ncu",
+            )
+        ratio = max(ratios)
+        recorded = name, beside, ratios[ratio], ratio
+        saved = dict.fromkeys(replaced, max(0.0, 1 - 1 / ratio))
+    result = weighed(trace, saved)
+    if not result.weights:
+        raise UsageError(f"{path.name} has no kernels of a GPU", hint=HINT)
     launched = [weight.operator for weight in result.weights]
-    for operator in replaced:
+    for operator in saved:
         if operator not in launched:
             raise UsageError(
                 f"no kernel of {path.name} was launched by '{operator}'",
                 hint=nearest(operator, launched),
             )
-    return ModelWeights(path.name, result, name, beside, ratios[ratio], ratio)
-
-
-def require_some(path: Path, result: Weighed) -> Weighed:
-    if not result.weights:
-        raise UsageError(f"{path.name} has no kernels of a GPU", hint=HINT)
-    return result
+    return ModelWeights(path.name, result, *recorded)
 
 
 def read_trace(path: Path) -> ModelTrace:

@@ -43,16 +43,12 @@ def brief(result: VariantResult | ReportResult) -> dict[str, object]:
 
 
 def blocks(result: VariantResult | ReportResult, options: Any) -> Iterator[doc.Block]:
-    if isinstance(result, ReportResult):
-        yield from _report(result, options)
+    """The advice; of a report for the kernels with the most time, each with its share of it."""
+    if isinstance(result, VariantResult):
+        yield origin(result.ladder)
+        yield from doc.warned(sentences(result.damaged))
+        yield advice.to_try(result.row.advice, result.row.variant)
         return
-    yield origin(result.ladder)
-    yield from doc.warned(sentences(result.damaged))
-    yield advice.to_try(result.row.advice, result.row.variant)
-
-
-def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
-    """The kernels with the most time, each with its share of it."""
     yield launches.about(result.report)
     shown = result.groups if options.kernel is not None else result.groups[: launches.DETAILED]
     for group in shown:

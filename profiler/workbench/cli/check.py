@@ -167,8 +167,13 @@ SUMMARY: list[doc.Field[VariantChecks]] = [
 def checks(rows: Sequence[CheckRow]) -> doc.Table:
     """One row a variant."""
     groups = [VariantChecks(*each) for each in grouped((c.variant, c) for c in rows).items()]
+    wrong = {row.variant: doc.Marking.REJECTED for row in rows if row.wrong}
     return doc.table(
-        "checks", SUMMARY, groups, key=lambda g: g.variant, kind=lambda g: _kind(g.checks)
+        "checks",
+        SUMMARY,
+        groups,
+        key=lambda g: g.variant,
+        kind=lambda g: wrong.get(g.variant, doc.Marking.PLAIN),
     )
 
 
@@ -181,10 +186,6 @@ def reasons(checks: Sequence[CheckRow]) -> list[str]:
         f"{status} at {'every shape' if len(at) == len(checks) > 1 else ', '.join(at)}: {why}"
         for (status, why), at in shapes.items()
     ]
-
-
-def _kind(checks: Sequence[CheckRow]) -> doc.Marking:
-    return doc.Marking.REJECTED if any(check.wrong for check in checks) else doc.Marking.PLAIN
 
 
 def _used(worst: CheckRow | None) -> str:

@@ -38,7 +38,7 @@ from workbench.derive.figures import summed
 from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.findings import sentence, sentences
-from workbench.ncu.report_file import Report, is_report, read_report
+from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, doc, in_short
 from workbench.render.doc import Line, Piece, count, number
 from workbench.render.document import hunks, launches
@@ -55,17 +55,16 @@ def run(options: DiffOptions) -> None:
         return show(options, code_of_binaries(*map(Path, names)))
     files = [name for name in names if is_report(name) or name.endswith(CUBIN)]
     if all(map(is_report, names)):
-        return reports(read_report(Path(options.before)), read_report(Path(options.after)), options)
+        first, second = (read_report(Path(name)) for name in names)
+        matched = compared_reports(first, second, options.kernel, options.launch)
+        code = options.sass and code_of_reports(first, second, matched.matching)
+        show(options, code or matched)
+        return require_pairs(matched.matching)
     if files:
         takes = "`diff` takes two reports, two cubin files or two variants"
         shows = f"`workbench show {for_shell(files[0])}` shows it; " * is_report(files[0])
         message = f"{files[0]} is a file, the other is none of its kind"
         raise UsageError(message, hint=f"{shows}{takes}")
-    return variants(options)
-
-
-def variants(options: DiffOptions) -> None:
-    names = [options.before, options.after]
     if options.sass:
         return machine_code(options, names)
     target = options.target(names)
@@ -86,11 +85,6 @@ def variants(options: DiffOptions) -> None:
     require_current(stale_of(ladder, [before, after]))
 
 
-def require_two(before: str, after: str) -> None:
-    if before == after:
-        raise UsageError(f"'{before}' is compared with itself", hint="name two variants")
-
-
 def machine_code(options: DiffOptions, names: list[str]) -> None:
     try:
         target = options.target(names)
@@ -105,11 +99,9 @@ def machine_code(options: DiffOptions, names: list[str]) -> None:
     show(options, result)
 
 
-def reports(before: Report, after: Report, options: DiffOptions) -> None:
-    result = compared_reports(before, after, options.kernel, options.launch)
-    matching = result.matching
-    show(options, code_of_reports(before, after, matching) if options.sass else result)
-    require_pairs(matching)
+def require_two(before: str, after: str) -> None:
+    if before == after:
+        raise UsageError(f"'{before}' is compared with itself", hint="name two variants")
 
 
 def data(result: PairResult | ReportPairResult | MachineCodeResult) -> object:
@@ -157,11 +149,30 @@ def brief(result: PairResult | ReportPairResult | MachineCodeResult) -> dict[str
     }
 
 
+def _short(diff: CodeDiff) -> answers.CodeKernel:
+    before, after = diff.numbers
+    return answers.CodeKernel(
+        kernel=diff.kernel,
+        same=diff.is_same,
+        instructions_before=sum(before.values()),
+        instructions_after=sum(after.values()),
+        summary=summary(before, after),
+        counts=diff.counts,
+    )
+
+
 def blocks(
     result: PairResult | ReportPairResult | MachineCodeResult, options: Any
 ) -> Iterator[doc.Block]:
     if isinstance(result, MachineCodeResult):
-        yield from code_blocks(result)
+        title = doc.strong(f"machine code of {result.before} → {result.after}")
+        yield doc.paragraph(title, f" ({result.origin})")
+        for kernel in result.kernels:
+            yield doc.section("kernel", doc.code(kernel.kernel), *_kernel(kernel))
+        only = ((result.before, result.only_before), (result.after, result.only_after))
+        for name, kernels in only:
+            if kernels:
+                yield doc.paragraph(f"only in {name}: {', '.join(kernels)}")
         return
     if isinstance(result, ReportPairResult):
         yield from _reports(result, options)
@@ -233,16 +244,6 @@ COUNTED: list[doc.Field[KindCount]] = [
 ]
 
 
-def code_blocks(result: MachineCodeResult) -> Iterator[doc.Block]:
-    title = doc.strong(f"machine code of {result.before} → {result.after}")
-    yield doc.paragraph(title, f" ({result.origin})")
-    for kernel in result.kernels:
-        yield doc.section("kernel", doc.code(kernel.kernel), *_kernel(kernel))
-    for name, kernels in ((result.before, result.only_before), (result.after, result.only_after)):
-        if kernels:
-            yield doc.paragraph(f"only in {name}: {', '.join(kernels)}")
-
-
 def _kernel(diff: CodeDiff) -> Iterator[doc.Block]:
     yield doc.paragraph(doc.strong(diff.sentence()))
     if diff.is_same:
@@ -298,15 +299,3 @@ def _lines(row: CodeRow) -> Iterator[Line]:
             word = row.change if row.change in NAMED else ""
             head = f"{gutter(cost).text}  {cost.address:#06x} {word:<9}"
             yield [Piece(head, "dim"), Piece(f"{sign} {cost.sass}", STYLES[sign])]
-
-
-def _short(diff: CodeDiff) -> answers.CodeKernel:
-    before, after = diff.numbers
-    return answers.CodeKernel(
-        kernel=diff.kernel,
-        same=diff.is_same,
-        instructions_before=sum(before.values()),
-        instructions_after=sum(after.values()),
-        summary=summary(before, after),
-        counts=diff.counts,
-    )

@@ -65,7 +65,10 @@ def verb(name: str, kind: type) -> Callable[..., None]:
             streams.note(str(error))
             code = error.exit_code
         finally:
-            report_without_locks()
+            files = sys.modules.get("workbench.study.files")  # nothing is locked without it
+            for path in files.without_locks if files else ():
+                text = "this file system has no locks: run one command at a time there"
+                streams.note(f"{path}: {text}")
         if code:
             raise typer.Exit(code)
 
@@ -94,12 +97,6 @@ for _name, _options in VERBS.items():
     app.command(name=_name)(verb(_name, _options))
 
 
-def report_without_locks() -> None:
-    files = sys.modules.get("workbench.study.files")  # nothing is locked without it
-    for path in files.without_locks if files else ():
-        streams.note(f"{path}: this file system has no locks: run one command at a time there")
-
-
 @cache
 def command() -> Any:
     """Return ``app`` as a command, made once: every call of it makes all parameters again."""
@@ -119,9 +116,10 @@ def main(arguments: list[str] | None = None) -> int:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, interrupt)
     streams.prepare()
-    streams.owe(sys.argv[1:] if arguments is None else arguments)
+    typed = sys.argv[1:] if arguments is None else arguments
+    streams.owe(typed)
     try:
-        code = run(arguments)
+        code = run(typed)
         streams.flush()
     except BrokenPipeError:  # the reader, such as head, has seen enough
         streams.abandon()
@@ -147,10 +145,14 @@ def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
-def run(arguments: list[str] | None) -> int:
+def run(typed: list[str]) -> int:
     """Run the command line, as ``main``. Raises OSError where the standard streams take no more."""
+    if typed[:1] == ["profile"] and streams.DASHES in typed:
+        # Click takes the dashes before a program away: they are doubled.
+        before = typed.index(streams.DASHES)
+        typed = [*typed[:before], streams.DASHES, *typed[before:]]
     try:
-        code = command()(args=with_program(arguments), prog_name="workbench", standalone_mode=False)
+        code = command()(args=typed, prog_name="workbench", standalone_mode=False)
     except ReaderGone as gone:
         raise BrokenPipeError from gone
     except SystemExit as stop:
@@ -159,7 +161,13 @@ def run(arguments: list[str] | None) -> int:
             raise BrokenPipeError from None
         return stop.code if isinstance(stop.code, int) else 1
     except MISUSE as error:
-        misused(error)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # nothing was typed, and this is the help
+        else:  # Typer would print the typed text unescaped
+            context = getattr(error, "ctx", None)
+            name = context.command_path if context else "workbench"
+            hint = f"`{name} --help` lists arguments and options"
+            complain(UsageError(error.format_message(), hint=hint))
         return int(error.exit_code)
     except streams.NotWritten:
         raise
@@ -168,15 +176,6 @@ def run(arguments: list[str] | None) -> int:
         complain(shown)
         return shown.exit_code
     return code if isinstance(code, int) else 0
-
-
-def with_program(arguments: list[str] | None) -> list[str]:
-    """The arguments with the dashes before a program doubled: Click takes the first ones away."""
-    typed = sys.argv[1:] if arguments is None else arguments
-    if typed[:1] != ["profile"] or streams.DASHES not in typed:
-        return typed
-    before = typed.index(streams.DASHES)
-    return [*typed[:before], streams.DASHES, *typed[before:]]
 
 
 def require_here() -> None:
@@ -188,17 +187,6 @@ def require_here() -> None:
         raise EnvironmentLacks(
             f"the folder {gone} was deleted", hint="go to a folder that is there: cd"
         ) from None
-
-
-def misused(error: Any) -> None:
-    """Typer would print the typed text unescaped."""
-    context = getattr(error, "ctx", None)
-    if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()  # nothing was typed, and this is the help
-        return
-    name = context.command_path if context else "workbench"
-    hint = f"`{name} --help` lists arguments and options"
-    complain(UsageError(error.format_message(), hint=hint))
 
 
 def complain(error: WorkbenchError) -> None:

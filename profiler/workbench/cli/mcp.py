@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import __version__
 from workbench.cli.main import command
 from workbench.cli.options import McpOptions
+from workbench.cli.streams import failed
 from workbench.errors import (
     EnvironmentLacks,
     Interrupted,
@@ -245,8 +246,6 @@ async def lines_of(stream: asyncio.StreamReader, say: Say) -> list[str]:
 
 
 def error_of(error: WorkbenchError) -> Data:
-    from workbench.cli.formats import failed
-
     return dict(json.loads(failed(error)))
 
 

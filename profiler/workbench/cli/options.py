@@ -23,10 +23,6 @@ Project = Annotated[
     Path | None,
     Option("--project", help="Workspace folder; default: here or a folder above.", metavar="DIR"),
 ]
-Shapes = Annotated[
-    str | None,
-    Option("--shape", help="Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.", metavar="SHAPE"),
-]
 Arch = Annotated[str, Option("--arch", help="GPU architecture to compile for.", metavar="ARCH")]
 ShapeName = Annotated[
     str | None, Option("--shape", help="Shape; default: from study.py.", metavar="SHAPE")
@@ -256,7 +252,9 @@ class CheckOptions(Briefed, Measured):
     """
 
     variants: Variants = None
-    shape: Shapes = None
+    shape: str | None = option(
+        "--shape", "Shape or range: 'S=512..4096*2', 'NAME,S=512|1024'.", "SHAPE"
+    )
     all_shapes: bool = flag("--all-shapes", "Check at every shape of the study.")
 
 

@@ -35,7 +35,9 @@ def run(options: ProfileOptions) -> int:
         return run_program(options, options.variants[1:])
     require(options, (*OF_PROGRAMS, *OF_KEPT), "programs", "a program stands after --")
     first = options.variants[0]
-    if DASHES in options.variants or first.startswith("python") or is_file(first):
+    may_be_file = not first.isidentifier() and "[" not in first  # and no variant's name
+    is_program = first.startswith("python") or (may_be_file and Path(first).is_file())
+    if DASHES in options.variants or is_program:
         from workbench.app.program import require_program
 
         program = [name for name in options.variants if name != DASHES]
@@ -67,11 +69,6 @@ def run(options: ProfileOptions) -> int:
         return 1
     require_current(stale_of(ladder, names))
     return 0
-
-
-def is_file(name: str) -> bool:
-    """Whether a name cannot be a variant's, and a file stands there."""
-    return not name.isidentifier() and "[" not in name and Path(name).is_file()
 
 
 def require(options: ProfileOptions, names: tuple[str, ...], what: str, hint: str) -> None:

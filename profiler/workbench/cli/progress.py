@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from workbench.cli.waiting import Waiting, telling
-from workbench.evidence.records import Session
 from workbench.render.doc import printable, printable_lines
 from workbench.run.protocol import (
     Built,
@@ -94,8 +93,12 @@ class Progress:
                 self.checked(event)
             case Round():
                 self.live(self.round(event))
-            case TimedSession():
-                self.timed(event.session)
+            case TimedSession(session=session) if session.alone:
+                self.line("timed references alone")
+            case TimedSession(session=session):
+                # With its own number: they begin anew where a variant broke them.
+                count = len({one.variant for one in session.series})
+                self.line(f"timed {_many(count, 'variant')}, {self.which(session.number)}")
             case Captured():
                 self.captured.add(event.variant)
                 done = f"{len(self.captured)} of {self.captures}"
@@ -104,14 +107,6 @@ class Progress:
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end
                 self.line(f"failed {event.variant} ({event.phase}): {what}")
-
-    def timed(self, session: Session) -> None:
-        """Report a session with its own number: they begin anew where a variant broke them."""
-        if session.alone:
-            self.line("timed references alone")
-            return
-        count = len({one.variant for one in session.series})
-        self.line(f"timed {_many(count, 'variant')}, {self.which(session.number)}")
 
     def which(self, session: int) -> str:
         """A session by its number, which counts from 0."""

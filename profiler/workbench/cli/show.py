@@ -154,27 +154,22 @@ def blocks(result: Shown, options: Any) -> Iterator[doc.Block]:
             yield variant.variant(row, ladder)
             yield variant.evidence_states(row)
             yield from doc.warned(sentences(damaged))
-        case ReportResult():
-            yield from _report(result, options)
+        case ReportResult(groups=kernels):
+            yield launches.about(result.report)
+            yield launches.group_table(kernels)
+            yield from launches.untimed(kernels)
+            every = options.kernel is not None or options.launch is not None
+            shown = kernels if every else kernels[: launches.DETAILED]
+            for each in shown:
+                yield launches.details(result.details(each), len(each.launches))
+            if len(kernels) > len(shown):
+                yield launches.left_out("shown", "--kernel NAME or --launch N chooses others")
         case Metric():
             of = f" of {result.variant}" if result.variant else ""
             yield doc.paragraph(f"{result.metric}{of} ({result.capture})")
             yield doc.table("metric", variant.METRICS, result.metrics)
         case SourceListing():
             yield from _lines(result, options)
-
-
-def _report(result: ReportResult, options: Any) -> Iterator[doc.Block]:
-    kernels = result.groups
-    yield launches.about(result.report)
-    yield launches.group_table(kernels)
-    yield from launches.untimed(kernels)
-    every = options.kernel is not None or options.launch is not None
-    shown = kernels if every else kernels[: launches.DETAILED]
-    for each in shown:
-        yield launches.details(result.details(each), len(each.launches))
-    if len(kernels) > len(shown):
-        yield launches.left_out("shown", "--kernel NAME or --launch N chooses others")
 
 
 def _lines(listing: SourceListing, options: Any) -> Iterator[doc.Block]:

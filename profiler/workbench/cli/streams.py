@@ -1,19 +1,25 @@
-"""The standard streams of a command: made fit before it begins, flushed when it is over."""
+"""The standard streams of a command: made fit before it begins, flushed when it is over; and its
+answer, in the format that its options ask for.
+"""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
 from workbench.cli.waiting import telling
 from workbench.errors import WorkbenchError
+from workbench.render.doc import printable_lines
 
 if TYPE_CHECKING:
+    from workbench.render import doc
     from workbench.study.model import Study
 
 NAMES = ("stdin", "stdout", "stderr")
@@ -28,8 +34,6 @@ class NotWritten(OSError):
 
 def note(text: str) -> None:
     """One line or several on stderr."""
-    from workbench.render.doc import printable_lines
-
     print(printable_lines(text), file=sys.stderr)
 
 
@@ -80,25 +84,82 @@ def printing() -> Iterator[None]:
 
 @printing()
 def show(options: object, result: object) -> None:
-    """Print a result in the format of the options, as the reporter of the verb has it. After an
-    answer in JSON an error goes to stderr alone.
-    """
-    from workbench.cli import formats
+    """Print a result in the format that the options ask for. After an answer in JSON an error goes
+    to stderr alone.
 
+    The module of the verb has ``blocks`` or ``lines`` for people, and ``frame`` for ``--csv``.
+    ``data`` is for ``--json`` where that is not the result itself, and ``brief`` for ``--brief``
+    where that is not the same in short.
+    """
     global owed
     verb = type(options).__name__.removesuffix("Options").lower()
-    formats.print_result(verb, result, options, note)
+    reporter = import_module(f"workbench.cli.{verb}{'_' * iskeyword(verb)}")
+    if getattr(options, "brief", False):
+        from workbench.render import in_short
+
+        limit = in_short.MORE if verb == "show" else in_short.LIMIT
+        named = hasattr(reporter, "brief")
+        short = reporter.brief(result) if named else data(reporter, result, options)
+        print(in_short.dumps(short, limit))
+    elif getattr(options, "json", False):
+        from workbench.render import as_json, in_short
+
+        whole = data(reporter, result, options)
+        is_cut = getattr(options, "full", True) is False
+        print(in_short.dumps(whole, in_short.MOST) if is_cut else as_json.dumps(whole))
+    elif getattr(options, "csv", False):
+        from workbench.render.as_table import as_csv
+
+        print(as_csv(reporter.frame(result, note)))
+    elif hasattr(reporter, "lines"):
+        print(printable_lines("\n".join(reporter.lines(result))))
+    else:
+        write(reporter.blocks(result, options), options)
     owed = ""
+
+
+def data(reporter: Any, result: object, options: Any) -> object:
+    """Return what ``--json`` prints of a result, where it is long all of it with ``--full``."""
+    if not hasattr(reporter, "data"):
+        return result
+    how = {"full": options.full} if hasattr(options, "full") else {}
+    return reporter.data(result, **how)
+
+
+def write(blocks: Iterable[doc.Block], options: Any) -> None:
+    """Print blocks as they fit a terminal, or as Markdown, each as soon as it is made."""
+    if on_terminal(options):
+        from rich.console import Console
+
+        from workbench.render import terminal
+
+        terminal.write(blocks, Console(highlight=False))
+    else:
+        from workbench.render import markdown
+
+        texts = (text for block in blocks if (text := markdown.blocks([block])))
+        for index, text in enumerate(texts):
+            print("\n" * bool(index) + printable_lines(text))
+
+
+def on_terminal(options: Any) -> bool:
+    """Whether a reader sits before stdout, and did not ask for Markdown."""
+    return sys.stdout.isatty() and not options.markdown
 
 
 @printing()
 def show_failure(error: WorkbenchError) -> None:
     """The answer of a command that failed, in the form that is owed."""
-    from workbench.cli import formats
-
     global owed
-    print(formats.failed(error, short=owed == "--brief"))
+    print(failed(error, short=owed == "--brief"))
     owed = ""
+
+
+def failed(error: WorkbenchError, *, short: bool = True) -> str:
+    """The answer of a command that failed."""
+    from workbench.render import as_json, in_short
+
+    return in_short.dumps(in_short.error(error)) if short else as_json.dumps(in_short.error(error))
 
 
 def owe(arguments: Sequence[str]) -> None:

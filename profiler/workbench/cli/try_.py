@@ -31,6 +31,21 @@ from workbench.study.sources import virtual_name
 from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 
+def run(options: TryOptions) -> int:
+    here, names = executor(options.on), {field.name for field in fields(AttemptOptions)}
+    asked = {name: value for name, value in vars(options).items() if value and name in names}
+    try:
+        done = attempt(
+            here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
+        )
+    except (CannotTell, GateFailed) as error:  # it cannot be called, or not compared
+        if options.json:
+            show(options, error)
+        raise
+    show(options, replace(done, unprofiled=here.unprofiled))
+    return finish(done, here)
+
+
 def finish(done: Attempt, executor: Executor) -> int:
     """The exit code, and what goes with it on stderr."""
     if done.kept:
@@ -55,21 +70,6 @@ def finish(done: Attempt, executor: Executor) -> int:
     return 0
 
 
-def run(options: TryOptions) -> int:
-    here, names = executor(options.on), {field.name for field in fields(AttemptOptions)}
-    asked = {name: value for name, value in vars(options).items() if value and name in names}
-    try:
-        done = attempt(
-            here, options.source, AttemptOptions(**asked, profile=not options.no_profile)
-        )
-    except (CannotTell, GateFailed) as error:  # it cannot be called, or not compared
-        if options.json:
-            show(options, error)
-        raise
-    show(options, replace(done, unprofiled=here.unprofiled))
-    return finish(done, here)
-
-
 def data(done: Attempt | WorkbenchError) -> dict[str, object]:
     if isinstance(done, WorkbenchError):
         is_open = isinstance(done, CannotTell)
@@ -83,15 +83,6 @@ def data(done: Attempt | WorkbenchError) -> dict[str, object]:
     }
 
 
-def _after(done: Attempt) -> dict[str, object]:
-    """All figures where it was measured; else what this machine lacks."""
-    if done.row is None or done.judged is None:
-        return in_short.command("", "doctor")
-    if done.kept:
-        return in_short.command(done.study, "show", done.row.variant)
-    return in_short.command("", "show", done.row.variant, "--project", str(done.folder))
-
-
 def brief(done: Attempt) -> dict[str, object]:
     """The verdict, then the step of the study that was made of the file."""
     row, judged = done.row, done.judged
@@ -100,6 +91,12 @@ def brief(done: Attempt) -> dict[str, object]:
     largest = done.trial.errors.get(done.problem.baseline.name, (None,))[0]
     wrong = {"why": done.wrong, "max_error": largest, "allowed": done.allowed.absolute}
     error = None if times is None else {"times_reference": times}
+    if row is None or judged is None:
+        following = in_short.command("", "doctor")  # what this machine lacks
+    elif done.kept:
+        following = in_short.command(done.study, "show", row.variant)
+    else:
+        following = in_short.command("", "show", row.variant, "--project", str(done.folder))
     return {
         **judged_step,
         "file": done.problem.title,
@@ -112,40 +109,22 @@ def brief(done: Attempt) -> dict[str, object]:
         ]
         or None,
         "workspace": str(done.folder),
-        **_after(done),
+        **following,
         **in_short.error(done.unprofiled),
     }
 
 
 def blocks(done: Attempt, options: Any) -> list[doc.Block]:
-    return attempt_blocks(done, profiled=not options.no_profile)
-
-
-def attempt_blocks(done: Attempt, *, profiled: bool) -> list[doc.Block]:
-    """The verdict, then times and limits; ``profiled`` says that a profile was asked for."""
+    """The verdict, then times and limits."""
     verdict = answer(done.verdict, done.times_reference_error, done.against, done.problem.itself)
     shown: list[doc.Block] = [doc.paragraph(verdict), *introduction(done.problem, done.trial)]
     if done.judged is not None and done.row is not None:
-        shown += times_and_limits(done.row, done.judged, profiled=profiled)
+        shown += times_and_limits(done.row, done.judged, profiled=not options.no_profile)
     else:
         shown += _on_the_cpu(done)
     if steps := next_steps(done):
         shown += [doc.paragraph("Next:"), doc.bullets(steps)]
     return shown
-
-
-def introduction(problem: Problem, trial: Learned) -> list[doc.Block]:
-    """Return what it is, what goes in and out, and what it is checked against."""
-    inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
-    lines = [f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}"]
-    lines.append(checked_by(problem, trial))
-    if trial.larger is not None:
-        lines.append("checked for larger inputs too: 4 times each, the first row 32 times")
-    if trial.in_place:
-        lines.append(f"changes its inputs in place: {', '.join(trial.in_place)}")
-    if trial.doubt:
-        lines.append(trial.doubt)
-    return [doc.paragraph(doc.strong(problem.what)), doc.bullets(lines)]
 
 
 def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> doc.Text:
@@ -162,10 +141,20 @@ def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) 
     return doc.line(doc.strong(verdict))
 
 
-def checked_by(problem: Problem, trial: Learned) -> str:
+def introduction(problem: Problem, trial: Learned) -> list[doc.Block]:
+    """Return what it is, what goes in and out, and what it is checked against."""
+    inputs = ", ".join(f"{name} {text}" for name, text in trial.inputs.items())
+    lines = [f"takes {inputs or 'no tensor'}; gives {', '.join(trial.outputs)}"]
     against = "itself" if problem.itself else problem.against or "its reference"
     how = "float64" if trial.exact else f"its own precision: {trial.refusal}"
-    return f"checked against {against} in {how}{': --vs names another' * problem.itself}"
+    lines.append(f"checked against {against} in {how}{': --vs names another' * problem.itself}")
+    if trial.larger is not None:
+        lines.append("checked for larger inputs too: 4 times each, the first row 32 times")
+    if trial.in_place:
+        lines.append(f"changes its inputs in place: {', '.join(trial.in_place)}")
+    if trial.doubt:
+        lines.append(trial.doubt)
+    return [doc.paragraph(doc.strong(problem.what)), doc.bullets(lines)]
 
 
 def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[doc.Block]:

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -27,9 +27,8 @@ from workbench.app.show import (
 )
 from workbench.app.target import Target, find_recorded
 from workbench.app.try_ import Attempt, cache
-from workbench.cli import diff
-from workbench.cli.options import DiffOptions
-from workbench.cli.try_ import attempt_blocks
+from workbench.cli import diff, try_
+from workbench.cli.options import DiffOptions, TryOptions
 from workbench.derive.figures import Figure
 from workbench.derive.matching import groups
 from workbench.derive.source_diff import SourceDiff
@@ -149,7 +148,7 @@ class TriedSource(Shown, Attempt):
 
     def _blocks(self) -> Sequence[doc.Block]:
         """Return what the verb prints, and the charts of the ladder."""
-        parts = attempt_blocks(self, profiled=True)
+        parts = try_.blocks(self, TryOptions(self.problem.title))
         charts = self.ladder._blocks() if self.judged else ()
         return [*parts, *(block for block in charts if isinstance(block, doc.Chart))]
 
@@ -272,21 +271,18 @@ class ReadReport(Shown, Report):
     def values_of(self, path: str, names: Sequence[str]) -> Iterator[dict[str, object]]:
         """The rows of ``ReadReports.metrics`` that are of this report."""
         for name in names:
-            values: Iterable[tuple[Launch, Figure | MetricValue | None]] = self._values(name)
+            values: list[tuple[Launch, Figure | MetricValue | None]] = []
             if name in catalog():
-                values = (
-                    (launch, self.details(launch.index).figures.get(name))
-                    for launch in self.launches
-                )
+                of = ((x, self.details(x.index).figures) for x in self.launches)
+                values = [(launch, figures.get(name)) for launch, figures in of]
+            else:
+                with suppress(UsageError):  # one that this report lacks
+                    read = report_metric(self, self.launches, name).metrics
+                    values = [(self.launches[value.launch], value) for value in read]
             for launch, value in values:
                 if value is not None:
                     row = {"report": path, "launch": launch.index, "kernel": launch.kernel}
                     yield row | {"metric": name, "value": value.value, "unit": value.unit}
-
-    def _values(self, name: str) -> Iterator[tuple[Launch, MetricValue]]:
-        with suppress(UsageError):  # one that this report lacks
-            for value in report_metric(self, self.launches, name).metrics:
-                yield self.launches[value.launch], value
 
     def _read(self, launch: int) -> tuple[Capture, Details]:
         (picked,) = pick_launch(self, launch)

@@ -116,11 +116,17 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
 
 
 def carry_out(data: bytes) -> bytes:
-    """Return a job's result. An error that a user can meet is a result, too."""
+    """Return a job's result; of one without a study the GPU and the packages. An error that a user
+    can meet is a result, too.
+    """
     try:
         job, sources = unpack(data, RemoteJob)
         if not job.study:
-            return pack(about())
+            if not machine.can_measure():
+                raise machine.why_not_measuring()
+            packages = ((package.name, package.version) for package in metadata.distributions())
+            versions = {name.lower().replace("_", "-"): v for name, v in packages if name}
+            return pack(Result(gpu=machine.find_gpu(), packages=versions))
         act_for(job.command)
         with one_gpu(job.gpu, say) as (gpu, scratch):
             return measured(job, sources, gpu, scratch)
@@ -128,15 +134,6 @@ def carry_out(data: bytes) -> bytes:
         return pack(Result(measured=MeasuredPlan(interrupted=True)))
     except WorkbenchError as error:
         return pack(Result(error=ErrorText.of(error)))
-
-
-def about() -> Result:
-    """Return the GPU and the packages. Raises EnvironmentLacks where it cannot measure."""
-    if not machine.can_measure():
-        raise machine.why_not_measuring()
-    packages = ((package.name, package.version) for package in metadata.distributions())
-    versions = {name.lower().replace("_", "-"): version for name, version in packages if name}
-    return Result(gpu=machine.find_gpu(), packages=versions)
 
 
 def measured(job: RemoteJob, sources: Mapping[str, bytes], gpu: Gpu, scratch: Path) -> bytes:
@@ -156,8 +153,7 @@ def measured(job: RemoteJob, sources: Mapping[str, bytes], gpu: Gpu, scratch: Pa
         os.environ[name] = job.variables.get(name, "")
     digest = hashlib.sha256(zipped(sources) + repr(job.variables).encode()).hexdigest()[:16]
     done = perform(task, tell, None if job.instead else shared_builds(digest))
-    result = Result(gpu=gpu, measured=done)
-    return pack(result, files_below(folder.root))
+    return pack(Result(gpu=gpu, measured=done), files_below(folder.root))
 
 
 def tell(event: Event) -> None:
