@@ -40,8 +40,8 @@ from tools.pages import answer
 from tools.pages import table as markdown
 
 from workbench.errors import EnvironmentLacks, ToolFailed
+from workbench.judge.across import geometric_mean
 from workbench.judge.gates import COMPILER
-from workbench.judge.times import geometric_mean
 from workbench.run import machine
 from workbench.study.files import write_bytes
 

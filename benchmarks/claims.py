@@ -31,7 +31,7 @@ from workbench.evidence.journal import known_between, load_journal
 from workbench.evidence.records import Captures, VariantRecord
 from workbench.evidence.store import EvidenceFolder, gpu_slug
 from workbench.judge.ladder import Ablation, judge
-from workbench.judge.times import Control, TimingFacts, timing_facts
+from workbench.judge.session_checks import Control, TimingFacts, timing_facts
 from workbench.study.config import Config
 from workbench.study.workspace import Workspace, find_workspace
 

@@ -28,7 +28,8 @@ from warm_workers import warm_workers as warm_workers
 from workbench.cli import main
 from workbench.run import machine
 from workbench.run.machine import VISIBLE
-from workbench.study.workspace import CONFIG_FILE, Workspace
+from workbench.study.files import CONFIG_FILE
+from workbench.study.workspace import Workspace
 from workspaces import copy_of_fixture
 
 ROOT = Path(__file__).parents[1]

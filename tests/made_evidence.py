@@ -27,15 +27,10 @@ from workbench.evidence.records import (
     Session,
     Timing,
 )
-from workbench.load import (
-    LadderEvidence,
-    ShapeEvidence,
-    TimedTogether,
-    VariantEvidence,
-    shapes_of,
-)
+from workbench.load import LadderEvidence, ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.ncu.capture import Capture, KeptTables, Launched
-from workbench.study.model import Ladder, Step, Variant, Work
+from workbench.study.model import Ladder, Step, Variant, shapes_of
+from workbench.study.values import Work
 from workbench.words import CheckResult, NodeKind, Regime, Status
 
 SESSIONS, INSTANCES, ROUNDS = 5, 4, 3

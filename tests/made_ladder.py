@@ -16,12 +16,15 @@ from workbench.derive.rooflines import LevelPoint, Peaks, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding, finding
-from workbench.judge.gates import Accuracy, Gate
-from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, ShapeLadder, best_of
+from workbench.judge.findings import Finding, Gate, finding
+from workbench.judge.gates import Accuracy
+from workbench.judge.ladder import Ablation
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.times import Control, InRegime, Interference, TimingFacts
-from workbench.study.model import Prediction, Step, Work
+from workbench.judge.provenance import EvidenceEnvironment
+from workbench.judge.rows import InRegime, Row, ShapeLadder, best_of
+from workbench.judge.session_checks import Control, Interference, TimingFacts
+from workbench.study.model import Prediction, Step
+from workbench.study.values import Work
 from workbench.words import GateState, Origin, PredictionResult, Regime, Role, Status, Verdict
 
 CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)

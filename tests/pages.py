@@ -21,19 +21,22 @@ from answers import not_none
 from made_ladder import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
+from workbench.cuda.includes import virtual_name
 from workbench.derive.factors import LargestChanges
 from workbench.derive.figures import StallTime
 from workbench.derive.source_diff import Cost, LineCosts, ProfiledSource, Sources, source_diff
-from workbench.judge.gates import Gate
-from workbench.judge.ladder import Ablation, EvidenceEnvironment, Row, judge, ladder_sources
+from workbench.judge.findings import Gate
+from workbench.judge.ladder import Ablation, judge
+from workbench.judge.line_costs import ladder_sources
 from workbench.judge.predictions import PredictionOutcome
+from workbench.judge.provenance import EvidenceEnvironment
+from workbench.judge.rows import Row
 from workbench.load import LadderEvidence
 from workbench.render.chart.charts import charts, memory_chart, stall_pair
 from workbench.render.chart.svg import WIDTH, XY, Box, Drawing, text_width
 from workbench.render.document.ladder_report import report
 from workbench.render.page import render_page
 from workbench.study.config import Config
-from workbench.study.sources import virtual_name
 from workbench.words import GateState, PredictionResult
 from workspaces import FIXTURE
 

@@ -23,7 +23,8 @@ from rich.console import Console
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.judge.ladder import judge, judge_pair, ladder_sources, pair_sources
+from workbench.judge.ladder import judge, judge_pair
+from workbench.judge.line_costs import ladder_sources, pair_sources
 from workbench.load import LadderEvidence
 from workbench.render import answers, as_json, markdown, page, templates, terminal
 from workbench.render.chart.charts import chart_files

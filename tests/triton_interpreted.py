@@ -13,8 +13,7 @@ from typing import Any, cast
 import torch
 
 from workbench import cuda
-from workbench.study.model import tolerance_at
-from workbench.study.values import Shape
+from workbench.study.values import Shape, tolerance_at
 from workbench.study.workspace import load_module
 
 VARIANTS: dict[str, tuple[tuple[str, dict[str, int]], ...]] = {

@@ -15,15 +15,10 @@ from tools.pages import DOCS, ROOT, table, with_parts, write
 from workbench.app.executor import Local
 from workbench.app.target import of_one_gpu, target_at
 from workbench.errors import EnvironmentLacks
-from workbench.judge.times import (
-    AtShape,
-    ShapeTimes,
-    at_shape,
-    geometric_mean,
-    main_timing,
-    throttling_warnings,
-    timing_facts,
-)
+from workbench.judge.across import AtShape, at_shape, geometric_mean
+from workbench.judge.provenance import throttling_warnings
+from workbench.judge.session_checks import timing_facts
+from workbench.judge.times import ShapeTimes, main_timing
 from workbench.render.doc import fine, interval, microseconds
 from workbench.render.document.printed_ladder import shape_words
 from workbench.study.params import pick_shapes

@@ -47,7 +47,7 @@ from workbench.evidence.records import (
     allowed_apart,
 )
 from workbench.judge.findings import sentence
-from workbench.judge.gates import (
+from workbench.judge.time_checks import (
     REFEREE,
     Case,
     anchors_apart,
@@ -298,7 +298,7 @@ def told(point: Point, studied: Studied, case: Case) -> Told:
     name, took, share, apart = point.function, case.microseconds, None, None
     gates = cross_check_gates(case)
     if case.timing:
-        gates += referee_gate(case.timing, Step(name), None, took, Gates())
+        gates += referee_gate(case.timing, Step(name), took, Gates(), is_faster=False)
     check = studied.checks.get(name)
     wrong = check is None or check.status != CheckResult.CORRECT
     why = studied.failed.get(name) or studied.broken

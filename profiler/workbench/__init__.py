@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workbench.library import ablate, advise, diff, profile, read, read_all, study, sweep, try_
-    from workbench.study.model import Shape, Tolerance, Work
+    from workbench.study.values import Shape, Tolerance, Work
 
 __version__ = "0.1.0"
 __all__ = [

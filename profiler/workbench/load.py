@@ -24,9 +24,10 @@ from workbench.ncu.captures import LaunchTables, tables_of
 from workbench.ncu.catalog import catalog
 from workbench.ncu.reader import wanted_of
 from workbench.study.front_ends import front_ends_of
-from workbench.study.model import Ladder, Step, Study, Work, outcomes
+from workbench.study.model import Ladder, Step, Study, outcomes, shapes_of, shown_at, steps_shown
 from workbench.study.params import UnseenShapes, unseen_shapes
 from workbench.study.sources import Fingerprints, source_files, source_texts
+from workbench.study.values import Work
 from workbench.words import CheckResult, Parameter, Status
 
 F = TypeVar("F", Build, Check, CaptureIndex, Timeline)  # tied to sources by a fingerprint
@@ -249,34 +250,6 @@ def fullest_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTog
     wanted = set(variants)
     held = [timing for timing in reversed(evidence.timings) if timing.chained & wanted]
     return max(held, key=lambda timing: len(timing.chained & wanted), default=None)
-
-
-def shapes_of(steps: Sequence[Step], table: str) -> list[str]:
-    """Every shape at which some step is judged; that of the table first."""
-    return list(dict.fromkeys([table, *(step.shape for step in steps if step.shape)]))
-
-
-def steps_shown(steps: Sequence[Step], names: Sequence[str], shape: str) -> list[Step]:
-    """The baseline, the steps named, and those at this shape that start from one of them."""
-    return [
-        step
-        for step in steps
-        if step is steps[0]
-        or step.variant in names
-        or (step.parent in names and (step.shape or shape) == shape)
-    ]
-
-
-def judged_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
-    """Steps judged at a shape; one without a shape of its own is judged at the table's."""
-    return [step for step in steps if (step.shape or table) == shape]
-
-
-def shown_at(steps: Sequence[Step], shape: str, table: str) -> list[Step]:
-    """Steps judged at a shape and those that they start from, in the order of the ladder."""
-    judged = judged_at(steps, shape, table)
-    names = {step.variant for step in judged} | {step.parent for step in judged}
-    return [step for step in steps if step.variant in names]
 
 
 def _wanted(

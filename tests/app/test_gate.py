@@ -42,7 +42,7 @@ from workbench.judge.commits import (
     with_controls,
 )
 from workbench.judge.findings import sentence
-from workbench.judge.times import Control
+from workbench.judge.session_checks import Control
 from workbench.ncu.captures import LAUNCHES
 from workbench.run import machine
 from workbench.run.measurement import MeasuredPlan, Plan

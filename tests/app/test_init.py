@@ -17,7 +17,7 @@ from answers import Capsys, Patch, error_of, json_of, not_none, refused
 from workbench.app.new import starters
 from workbench.cli.main import main
 from workbench.run import machine
-from workbench.study.model import tolerance_at
+from workbench.study.values import tolerance_at
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import contents
 

@@ -32,7 +32,7 @@ from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped, ShippedTime, Timing
-from workbench.judge.ladder import Row
+from workbench.judge.rows import Row
 from workbench.problems.flashinfer_bench import Solution
 from workbench.problems.problem import Request
 from workbench.problems.python_function import read_python_function

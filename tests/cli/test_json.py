@@ -20,7 +20,8 @@ from answers import Capsys, Patch, error_of, json_of, published, text_of
 from made_ladder import ablation
 from workbench.cli import schema as schema_of
 from workbench.cli import try_
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
+from workbench.judge.rows import Row
 from workbench.render import in_short, markdown, terminal
 from workbench.render.as_table import as_csv, frame, safe
 from workbench.render.chart.svg import Drawing

@@ -18,7 +18,7 @@ from workbench.errors import BadCapture
 from workbench.evidence.records import CapturedKernel, Provenance
 from workbench.judge.findings import sentence
 from workbench.judge.gates import captured_gate, gate_of
-from workbench.judge.ladder import lines_missing
+from workbench.judge.rows import lines_missing
 from workbench.ncu.capture import ColumnTable
 from workbench.ncu.places import lasting_name
 from workbench.ncu.reader import resources, resources_of

@@ -23,7 +23,7 @@ from workbench.derive.source_diff import (
     is_wait,
     source_diff,
 )
-from workbench.judge.ladder import pair_sources
+from workbench.judge.line_costs import pair_sources
 from workbench.load import LadderEvidence
 from workspaces import FIXTURE, copy_of_fixture, ladder_steps
 

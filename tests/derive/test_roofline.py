@@ -18,7 +18,7 @@ from workbench.render.chart.charts import NO_ARITHMETIC, chart
 from workbench.render.doc import plain
 from workbench.render.document import launches
 from workbench.render.document.ladder_report import summary
-from workbench.study.model import Work
+from workbench.study.values import Work
 from workspaces import (
     CAUSAL,
     FLUSHED,

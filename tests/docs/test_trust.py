@@ -23,8 +23,8 @@ from answers import Capsys, Patch, not_none
 from standin import StandIn
 from workbench.derive.speedup import over_sessions
 from workbench.judge.findings import sentence
-from workbench.judge.gates import REFEREE
-from workbench.judge.times import TimingFacts
+from workbench.judge.session_checks import TimingFacts
+from workbench.judge.time_checks import REFEREE
 from workbench.run import machine
 from workbench.run.machine import Gpu
 from workbench.study.config import Config

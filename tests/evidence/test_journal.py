@@ -28,7 +28,8 @@ from workbench.evidence.journal import (
 )
 from workbench.evidence.records import Captures, Environment, GraphNode, Timing, timing_name
 from workbench.evidence.store import EvidenceFolder
-from workbench.judge.ladder import judge, recordings
+from workbench.judge.ladder import judge
+from workbench.judge.provenance import recordings
 from workbench.render.doc import plain
 from workbench.render.document.ladder_report import recorded
 from workbench.render.document.printed_ladder import answer

@@ -146,7 +146,7 @@ def test_a_work_that_fails_is_named(body: str, told: str, tmp_path: Path, capsys
 
 def test_a_tolerance_that_fails_is_named(tmp_path: Path) -> None:
     from workbench.errors import UsageError
-    from workbench.study.model import tolerance_at
+    from workbench.study.values import tolerance_at
 
     make(tmp_path, {"baseline": GOOD})
     text = STUDY.replace("tolerance = Tolerance(absolute=1e-6, relative=1e-6)", "{}")

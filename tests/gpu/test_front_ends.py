@@ -156,7 +156,7 @@ def test_a_check_of_a_large_shape_takes_three_times_its_operands() -> None:
     import torch
 
     from workbench.run.worker import correctness
-    from workbench.study.model import Tolerance
+    from workbench.study.values import Tolerance
 
     n, peaks = 1 << 28, []
 

@@ -47,7 +47,7 @@ from workbench.ncu.catalog import L1_BYTES, L2_BYTES, STALL_PREFIX, STALL_REASON
 from workbench.render import answers, as_json, in_short, markdown
 from workbench.render.document.advice import CATALOGUE
 from workbench.render.document.advice import to_try as told
-from workbench.study.model import Work
+from workbench.study.values import Work
 from workbench.study.workspace import find_workspace
 from workbench.words import VIRTUAL_ROOT, Change, Stage, Verdict
 from workspaces import FIXTURE, GOOD, ROOT, make, recorded_ladder

@@ -25,8 +25,9 @@ from made_records import made_index, metrics
 from workbench.derive.figures import figures
 from workbench.evidence.records import CaptureIndex, Provenance, Series, Session
 from workbench.judge.findings import sentences
-from workbench.judge.ladder import environment, judge
-from workbench.judge.times import Throttling, throttling_warnings, timing_facts
+from workbench.judge.ladder import judge
+from workbench.judge.provenance import environment_of, throttling_warnings
+from workbench.judge.session_checks import Throttling, timing_facts
 from workbench.load import LadderEvidence, TimedTogether
 from workbench.ncu.capture import Capture, KeptTables
 from workbench.ncu.command import INTERVAL, counting
@@ -176,14 +177,14 @@ def test_of_shapes_that_are_always_throttled_the_lowest_clock_is_told() -> None:
 def test_the_environment_is_that_of_the_session_and_ncu_of_the_newest_capture() -> None:
     old = index("base", ncu="2024.1.0", date="2025-12-01T00:00:00Z")
     new = index("fix", cudnn="9.1", date="2025-12-31T00:00:00Z")
-    found = environment([old, new], provenance(driver="590.0", command="workbench ablate"))
+    found = environment_of([old, new], provenance(driver="590.0", command="workbench ablate"))
     assert (found.ncu, found.ncu_options["--cache-control"]) == ("2025.3.1", "all")
     assert (found.driver, found.cudnn, found.command) == ("590.0", "9.1", "workbench ablate")
     assert found.day == "2026-01-01"
 
 
 def test_without_evidence_nothing_is_said_of_the_environment() -> None:
-    found = environment([], None)
+    found = environment_of([], None)
     assert (found.gpu, found.day, found.ncu, found.ncu_flags) == (None, "", "not collected", ())
 
 

@@ -13,7 +13,8 @@ from answers import not_none
 from made_evidence import THEIR_TIMES, TWO_STEPS, build, check, snapshot, step, with_variant
 from workbench.judge.findings import Finding, change, finding, percent, sentence
 from workbench.judge.gates import correct_gate, standing
-from workbench.judge.ladder import Row, judge
+from workbench.judge.ladder import judge
+from workbench.judge.rows import Row
 from workbench.render.doc import plain
 from workbench.render.document.ladder_report import failures
 from workbench.render.document.printed_ladder import verdict, verdict_words

@@ -10,11 +10,9 @@ from made_records import build_of, built_kernel
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio, over_recordings
 from workbench.evidence.records import Build, Check, Provenance
-from workbench.judge.findings import NOT_COLLECTED, Finding, sentence
+from workbench.judge.findings import NOT_COLLECTED, Finding, Gate, sentence
 from workbench.judge.gates import (
     OF_A_GAIN,
-    UNCHECKED,
-    Gate,
     accuracy_gate,
     compiler_gate,
     correct_gate,
@@ -24,6 +22,7 @@ from workbench.judge.gates import (
     verdict,
 )
 from workbench.judge.predictions import judge_prediction
+from workbench.judge.time_checks import UNCHECKED
 from workbench.study.config import Gates
 from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState
@@ -241,8 +240,8 @@ def test_predictions_are_confirmed_refuted_or_not_measurable(
     factor: bool, before: float | None, after: float | None, result: str
 ) -> None:
     said = Prediction("x", (0.4, 0.6), None) if factor else Prediction("x", None, (10, 20))
-    sides = (None if v is None else Figure("x", "X", v, "u", "m") for v in (before, after))
-    assert judge_prediction(said, *sides).result == result
+    old, new = (None if v is None else Figure("x", "X", v, "u", "m") for v in (before, after))
+    assert judge_prediction(said, old, new).result == result
 
 
 def test_the_output_that_decided_is_named() -> None:

@@ -27,7 +27,8 @@ from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import TABLE_ROWS, Ablation, ShapeLadder, judge
+from workbench.judge.ladder import TABLE_ROWS, Ablation, judge
+from workbench.judge.rows import ShapeLadder
 from workbench.load import LadderEvidence, UnseenEvidence
 from workbench.render import markdown
 from workbench.render.doc import Table, plain

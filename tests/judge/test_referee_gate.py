@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 import made_evidence as made
-from workbench.derive.speedup import Ratio
 from workbench.evidence.records import Provenance, Series, Session, Timing, Witness
-from workbench.judge.gates import Gate, least_by_referee, referee_gate
+from workbench.judge.findings import Gate
 from workbench.judge.ladder import judge
+from workbench.judge.time_checks import least_by_referee, referee_gate
 from workbench.study.config import Config, Gates
 from workbench.study.model import Step
 from workbench.words import GateState, Regime, Verdict
@@ -41,8 +41,8 @@ def gates(
     *witnesses: Witness, faster: float = 1.5, stamps: float = 6.1, torch: float = 10.0
 ) -> tuple[Gate, ...]:
     step = Step(variant="fix1", parent="parent", key_change="")
-    ratio = Ratio(faster, faster - 0.01, faster + 0.01, 5)
-    return referee_gate(timing(*witnesses, torch=torch), step, ratio, stamps, Gates())
+    is_faster = faster > 1.1
+    return referee_gate(timing(*witnesses, torch=torch), step, stamps, Gates(), is_faster=is_faster)
 
 
 def changed(**values: Any) -> Witness:

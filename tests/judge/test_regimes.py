@@ -29,11 +29,13 @@ from made_evidence import (
     wrongly_timed,
 )
 from workbench.evidence.records import GraphNode, Series, Session, Timing
-from workbench.judge.findings import finding, sentence, sentences
-from workbench.judge.gates import Gate, accuracy_gate, accuracy_of, speed_verdict
-from workbench.judge.ladder import Ablation, Row, judge
+from workbench.judge.findings import Gate, finding, sentence, sentences
+from workbench.judge.gates import accuracy_gate, accuracy_of, speed_verdict
+from workbench.judge.ladder import Ablation, judge
 from workbench.judge.open_verdicts import open_variants, timed_pair
-from workbench.judge.times import ShapeTimes, timing_facts
+from workbench.judge.rows import Row
+from workbench.judge.session_checks import timing_facts
+from workbench.judge.times import ShapeTimes
 from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, in_short, markdown
 from workbench.render.as_json import dumps, plain_data

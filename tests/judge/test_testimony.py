@@ -17,23 +17,22 @@ from made_records import ORIGIN, made_index, sessions_job
 from workbench.derive.figures import figures
 from workbench.derive.rooflines import counted_flops
 from workbench.evidence.records import Audit, CaptureIndex, GraphNode, Series, Session, Timing
-from workbench.judge.findings import sentence
-from workbench.judge.gates import (
+from workbench.judge.findings import Gate, sentence
+from workbench.judge.time_checks import (
     Case,
-    Gate,
     compared_gates,
     duration_gate,
     kernels_gate,
     outputs_gate,
     work_gate,
 )
-from workbench.judge.gates import cross_check_gates as gates_of
+from workbench.judge.time_checks import cross_check_gates as gates_of
 from workbench.load import VariantEvidence
 from workbench.ncu.capture import METRIC_COLUMNS, Capture, ColumnTable, KeptTables
 from workbench.ncu.captures import tables_of
 from workbench.ncu.command import lasting_kernel, variant_module
 from workbench.run.worker.loader import Loader
-from workbench.study.model import Work
+from workbench.study.values import Work
 from workbench.words import GateState, NodeKind, Status
 from workspaces import CAUSAL, recorded_capture, recorded_range
 

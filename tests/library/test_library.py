@@ -25,7 +25,8 @@ from workbench.app.target import find_target
 from workbench.app.try_ import Attempt, AttemptOptions
 from workbench.app.try_ import attempt as once
 from workbench.errors import BadCapture, EnvironmentLacks, Interrupted, UsageError, WorkbenchError
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
+from workbench.judge.rows import Row
 from workbench.library.results import Shown
 from workbench.ncu.report_file import Report
 from workbench.render.chart.charts import CHARTS, chart_files

@@ -32,8 +32,8 @@ from workbench.errors import (
     WorkbenchError,
 )
 from workbench.evidence.store import EvidenceFolder
-from workbench.judge.findings import finding
-from workbench.judge.gates import OUTPUTS, Gate
+from workbench.judge.findings import Gate, finding
+from workbench.judge.time_checks import OUTPUTS
 from workbench.problems.given import Dotted, Empty, File, bound, call
 from workbench.problems.try_options import read_input
 from workbench.run import machine, process

@@ -33,8 +33,9 @@ from workbench.run.worker.loader import KeptSources, Opened
 from workbench.run.worker.output import compare, refuse_output
 from workbench.run.worker.process_settings import FLAG, HAS_NEWER, ProcessSetting, load_kept
 from workbench.run.worker.timing import graphs
-from workbench.study.model import Study, Tolerance
+from workbench.study.model import Study
 from workbench.study.sources import Fingerprints, source_files
+from workbench.study.values import Tolerance
 from workbench.study.workspace import find_workspace, load_module
 from workbench.words import CheckResult, NodeKind, TryVerdict
 from workspaces import make

@@ -17,6 +17,7 @@ import pages
 from answers import Capsys, error_of, not_none, python
 from workbench.app.show import read
 from workbench.cli.main import main
+from workbench.cuda.includes import virtual_name
 from workbench.derive.matching import groups
 from workbench.derive.source_diff import Sources, source_diff
 from workbench.judge.ladder import Ablation
@@ -31,7 +32,6 @@ from workbench.render.document.ladder_report import GUIDE, report
 from workbench.render.document.printed_ladder import brief_shape
 from workbench.render.document.variant import figure_value
 from workbench.render.page import CODE
-from workbench.study.sources import virtual_name
 from workbench.words import Verdict
 from workspaces import FIXTURE, ROOT, copy_of_fixture
 

@@ -11,8 +11,8 @@ import pytest
 
 import pages
 from answers import not_none
+from workbench.cuda.includes import virtual_name
 from workbench.render.document.hunks import costliest, costs, where
-from workbench.study.sources import virtual_name
 
 pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")
 from playwright.sync_api import Browser, Locator, Page, expect

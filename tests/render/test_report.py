@@ -14,8 +14,9 @@ from markdown_it import MarkdownIt
 from answers import Patch, not_none
 from made_ladder import ablation, bottleneck, not_current, saying, time, with_row
 from workbench.derive.speedup import Interval, Ratio
-from workbench.judge.ladder import Ablation, EvidenceEnvironment
-from workbench.judge.times import InRegime
+from workbench.judge.ladder import Ablation
+from workbench.judge.provenance import EvidenceEnvironment
+from workbench.judge.rows import InRegime
 from workbench.render import markdown
 from workbench.render.chart.charts import CHARTS
 from workbench.render.doc import CodeBlock, Text

@@ -34,7 +34,7 @@ from workbench.run.worker.timing.neighbours import (
     signed_sum,
     wrong_sums,
 )
-from workbench.study.model import Tolerance
+from workbench.study.values import Tolerance
 from workbench.words import IN_TURN, Phase, Regime
 
 Launch = tuple[str, Any, tuple[Any, ...]]

@@ -51,7 +51,7 @@ from workbench.run.worker.timing.gated import (
     require_dense,
 )
 from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
-from workbench.study.model import Tolerance
+from workbench.study.values import Tolerance
 
 CALL_SECONDS = 50e-6
 PLAYED_CALLS = 8

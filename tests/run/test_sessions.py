@@ -63,7 +63,7 @@ from workbench.run.worker.timing.neighbours import (
 )
 from workbench.run.worker.timing.session import TimingProcess, order_of
 from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, Times, between
-from workbench.study.model import Tolerance
+from workbench.study.values import Tolerance
 from workbench.words import IN_TURN, CheckResult, Phase, Regime
 
 JOB_OF_TWO = sessions_job(references=("torch",), controls=("baseline", "torch"))

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from answers import Patch
-from workbench.study.model import Shape
 from workbench.study.sources import source_files
+from workbench.study.values import Shape
 from workbench.study.workspace import find_workspace, load_module
 from workspaces import ROOT
 

@@ -27,7 +27,7 @@ from workbench.evidence.store import EvidenceFolder
 from workbench.load import load
 from workbench.render import markdown
 from workbench.run.worker import job_worker as worker_main
-from workbench.study.model import Shape, Work
+from workbench.study.values import Shape, Work
 from workbench.study.workspace import find_workspace
 from workspaces import ROOT, step
 

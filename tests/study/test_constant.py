@@ -17,7 +17,7 @@ from workbench.run.worker.timing import neighbours as module
 from workbench.run.worker.timing.instances import SessionSetup
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.timed_gpu import MOST_CALLS
-from workbench.study.model import Shape
+from workbench.study.values import Shape
 
 SMALL, LARGE = 64, 4096  # elements of fp32
 L2 = 4 * SMALL * 4  # bytes

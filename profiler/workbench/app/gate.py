@@ -35,7 +35,7 @@ from workbench.judge.commits import (
 from workbench.judge.findings import finding
 from workbench.judge.gates import HARMLESS
 from workbench.judge.open_verdicts import Deciding, timed_pair
-from workbench.judge.times import Control, timing_facts
+from workbench.judge.session_checks import Control, timing_facts
 from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run import machine
 from workbench.run.compilation import build_only

@@ -20,15 +20,10 @@ from workbench.derive.source_diff import SourceDiff
 from workbench.errors import WorkbenchError
 from workbench.judge.findings import Finding
 from workbench.judge.gates import FASTER, UNSEEN, for_bug_fix, shows_bug, verdict
-from workbench.judge.ladder import (
-    Ablation,
-    Row,
-    VariantPair,
-    file_warnings,
-    judge,
-    judge_pair,
-    pair_sources,
-)
+from workbench.judge.ladder import Ablation, VariantPair, judge, judge_pair
+from workbench.judge.line_costs import pair_sources
+from workbench.judge.provenance import file_warnings
+from workbench.judge.rows import Row
 from workbench.load import LadderEvidence
 from workbench.study.model import Step
 from workbench.words import GateState, Origin, Status, Verdict

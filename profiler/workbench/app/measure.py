@@ -20,10 +20,10 @@ from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing
 from workbench.run.measurement import Plan
 from workbench.run.toolchains import Toolchain
 from workbench.study.front_ends import is_compiling
-from workbench.study.model import Study, tolerance_at
+from workbench.study.model import Study
 from workbench.study.params import unseen_shapes
 from workbench.study.sources import compiling_variables, source_files
-from workbench.study.values import Tolerance
+from workbench.study.values import Tolerance, tolerance_at
 from workbench.words import ABSENT, CheckResult, Origin, Status
 
 SEVERAL = 2  # sessions, from which on a time has an interval

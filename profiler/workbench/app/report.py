@@ -9,7 +9,7 @@ from pathlib import Path
 from workbench.app.judge import judged
 from workbench.app.target import Target, shown_path
 from workbench.errors import EnvironmentLacks, UsageError
-from workbench.judge.ladder import ladder_sources
+from workbench.judge.line_costs import ladder_sources
 from workbench.study.files import alone, listed, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin

@@ -24,7 +24,7 @@ from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped, ShippedTime
 from workbench.judge.findings import sentence
-from workbench.judge.ladder import Row
+from workbench.judge.rows import Row
 from workbench.load import VariantEvidence, fullest_timing, load
 from workbench.problems.flashinfer_bench import BuildSpec, Solution, SourceFile
 from workbench.render.document.printed_ladder import NOT_JUDGED

@@ -8,21 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.cuda.includes import virtual_name
 from workbench.derive.figures import known_figures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug
 from workbench.load import LadderEvidence, ShapeEvidence, load, load_ladder
-from workbench.study.files import is_plain_name
+from workbench.study.files import CONFIG_FILE, is_plain_name
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.params import Picked, pick_shapes
-from workbench.study.sources import virtual_name
-from workbench.study.workspace import (
-    CONFIG_FILE,
-    PACKAGED_EVIDENCE,
-    Workspace,
-    find_workspace,
-    including,
-)
+from workbench.study.workspace import PACKAGED_EVIDENCE, Workspace, find_workspace, including
 from workbench.words import Status
 
 if TYPE_CHECKING:  # a verb that only reads needs neither

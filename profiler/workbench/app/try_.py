@@ -22,9 +22,10 @@ from workbench.app.target import find_target, shown_path, workspace_to_keep
 from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError, unknown
 from workbench.evidence.store import EvidenceFolder
-from workbench.judge.findings import sentence
-from workbench.judge.gates import OUTPUTS, Gate
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.findings import Gate, sentence
+from workbench.judge.ladder import Ablation
+from workbench.judge.rows import Row
+from workbench.judge.time_checks import OUTPUTS
 from workbench.problems import detect
 from workbench.problems.problem import STUDY_FILE, GivenShape, Module, Problem, Request, split
 from workbench.problems.python_function import pick

@@ -10,8 +10,7 @@ from workbench.cli.options import InitOptions
 from workbench.cli.streams import show
 from workbench.render import in_short
 from workbench.render.as_json import Data, shown_fields
-from workbench.study.files import resolved, stands
-from workbench.study.workspace import CONFIG_FILE
+from workbench.study.files import CONFIG_FILE, resolved, stands
 from workbench.words import INSTALL
 
 

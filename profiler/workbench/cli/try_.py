@@ -13,10 +13,12 @@ from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.build import compiled
 from workbench.cli.options import TryOptions
 from workbench.cli.streams import executor, note, show
+from workbench.cuda.includes import virtual_name
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed, WorkbenchError
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
+from workbench.judge.rows import Row
 from workbench.problems.problem import Problem
 from workbench.render import answers, as_json, doc, in_short
 from workbench.render.doc import factor, number, with_cycles
@@ -27,7 +29,6 @@ from workbench.run import machine
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
 from workbench.study.files import for_shell
-from workbench.study.sources import virtual_name
 from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 

@@ -33,7 +33,7 @@ from workbench.judge.findings import Finding, Value, finding, number_of, percent
 from workbench.ncu.capture import Capture, ColumnTable
 from workbench.ncu.catalog import DRAM, L1, L2, LEVELS, STALL_PREFIX, TENSOR_OPS, catalog
 from workbench.ncu.places import Place
-from workbench.study.model import Work
+from workbench.study.values import Work
 from workbench.words import VIRTUAL_ROOT, Change, Stage, Verdict, grouped
 
 PIPES = ("tensor", "fma", "xu", "lsu")
@@ -197,8 +197,12 @@ def subject(
     """``known`` are the capture's figures where already computed; ``ceilings`` the measured ones by
     id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it.
     """
-    metrics = capture.metrics
-    parts, values = duration_parts(metrics), longest(metrics.by_launch)
+    lines, metrics = _by_line(capture.lines), capture.metrics
+    known = figures(metrics) if known is None else known
+    stalls, limiters = stall_shares(metrics), tuple(occupancy_limiters(metrics))
+    values = longest(metrics.by_launch)
+    parts = duration_parts(metrics)
+    time_budget = budget(parts, stalls) if parts else None
     done = ((op.path, values.get(op.work, 0.0)) for op in TENSOR_OPS)
     tops: dict[str, float] = {}
     for op in TENSOR_OPS:
@@ -206,11 +210,11 @@ def subject(
             tops[op.path] = max(tops.get(op.path, 0.0), peak)
     counted = counted_flops(metrics)
     return AdvisedKernel(
-        figures=figures(metrics) if known is None else known,
-        budget=budget(parts, stall_shares(metrics)) if parts else None,
+        figures=known,
+        budget=time_budget,
         used=used(metrics, ceilings or {}),
-        lines=_by_line(capture.lines),
-        limiters=tuple(occupancy_limiters(metrics)),
+        lines=lines,
+        limiters=limiters,
         work=work,
         launches=len(capture.kernels),
         sms=values.get(SMS),

@@ -19,12 +19,13 @@ from workbench.derive.figures import TIME, Figure, figure_label
 from workbench.derive.speedup import Ratio
 from workbench.evidence.records import BuiltKernel, CaptureIndex
 from workbench.judge.findings import Finding, Value, finding, joined
-from workbench.judge.times import Control
+from workbench.judge.session_checks import Control
 from workbench.ncu.catalog import catalog
 from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Config
-from workbench.study.model import Study, tolerance_at
-from workbench.study.workspace import CONFIG_FILE
+from workbench.study.files import CONFIG_FILE
+from workbench.study.model import Study
+from workbench.study.values import tolerance_at
 from workbench.words import CLOCK_TOLERANCE, VIRTUAL_ROOT, Cause, Move
 
 # Fields of a provenance by what a difference in them may be put down to.

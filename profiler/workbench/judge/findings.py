@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from workbench.words import ABSENT
+from workbench.words import ABSENT, GateState, shown
 
 Value = bool | int | float | str | tuple[int, ...] | tuple[str, ...]
 
@@ -62,3 +62,39 @@ def sentence(of: Finding | None) -> str:
 
 def sentences(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(finding.message for finding in findings)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One condition of a verdict, by default without evidence. While it is open, one that is not
+    ``binding`` leaves the verdict alone.
+    """
+
+    name: str
+    state: GateState = field(default=GateState.OPEN, repr=False)
+    why: Finding = NOT_COLLECTED
+    binding: bool = True
+
+    @property
+    @shown
+    def passed(self) -> bool | None:
+        """None where there is no evidence for it."""
+        return None if self.state == GateState.OPEN else self.state == GateState.PASSED
+
+    @property
+    def failure(self) -> Finding | None:
+        """Why it failed; None where it did not."""
+        return self.why if self.state == GateState.FAILED else None
+
+
+def gate(
+    name: str,
+    passed: bool | None,
+    code: str,
+    message: str,
+    **values: Value | Finding | tuple[Finding, ...] | None,
+) -> Gate:
+    """Make a gate with its finding; ``passed`` is None where there is no evidence for it."""
+    state = GateState.PASSED if passed else GateState.FAILED
+    why = finding(code, message, **values)
+    return Gate(name, GateState.OPEN if passed is None else state, why)

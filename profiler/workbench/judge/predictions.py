@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 from workbench.derive.figures import TIME, Figure, figure_label, restates
 from workbench.evidence.journal import Journal
@@ -87,25 +88,18 @@ def judge_predictions(
     step: Step, figure: Callable[[str | None, str], Figure | None], journal: Journal | None = None
 ) -> tuple[PredictionOutcome, ...]:
     """Judge a step's predictions in order; ``figure`` gives a variant's figure by its id."""
-    parents = [figure(step.parent, prediction.figure) for prediction in step.predictions]
-    pairs = list(zip(step.predictions, parents, strict=True))
-    return tuple(
-        judge_prediction(
-            prediction,
-            before,
-            figure(step.variant, prediction.figure),
-            written=written(step, prediction, journal),
-            restates=label,
-        )
-        for (prediction, before), label in zip(pairs, restated(pairs), strict=True)
-    )
+    before = [figure(step.parent, prediction.figure) for prediction in step.predictions]
+    after = [figure(step.variant, prediction.figure) for prediction in step.predictions]
+    written_when = [written(step, prediction, journal) for prediction in step.predictions]
+    said_before = restated(list(zip(step.predictions, before, strict=True)))
+    every = zip(step.predictions, before, after, written_when, said_before, strict=True)
+    return tuple(starmap(judge_prediction, every))
 
 
 def judge_prediction(
     prediction: Prediction,
     before: Figure | None,
     after: Figure | None,
-    *,
     written: Written = Written.AFTER,
     restates: str = "",
 ) -> PredictionOutcome:
@@ -158,7 +152,8 @@ def restated(predictions: Sequence[tuple[Prediction, Figure | None]]) -> list[st
 
 def _of_time(prediction: Prediction, before: float | None) -> Bounds | None:
     """The factors of the time that a prediction amounts to; None where it speaks of none."""
-    kind, (low, high) = restates(prediction.figure), _range(prediction)
+    low, high = _range(prediction)
+    kind = restates(prediction.figure)
     if not kind or not (prediction.factor or before):
         return None
     if before and not prediction.factor:

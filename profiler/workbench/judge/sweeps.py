@@ -15,7 +15,9 @@ from enum import StrEnum
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.findings import Finding, finding
 from workbench.judge.gates import accuracy_gate, compiler_gate, failed_check, first_line
-from workbench.judge.times import ShapeTimes, main_timing, timing_facts, timing_warnings
+from workbench.judge.provenance import timing_warnings
+from workbench.judge.session_checks import timing_facts
+from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import ShapeEvidence, TimedTogether, VariantEvidence
 from workbench.study.config import Gates
 from workbench.words import CheckResult, Origin, Parameter, shown
@@ -188,7 +190,7 @@ def judge_sweep(
         evidence=source,
         again=ShapeTimes(evidence, again).ratio(base, best) if again else None,
         file=timing.file if timing else "",
-        warnings=tuple(timing_warnings({evidence.shape: facts}, evidence.shape)),
+        warnings=tuple(timing_warnings({evidence.shape: facts}, [evidence.shape], None)),
     )
 
 

@@ -34,7 +34,8 @@ from workbench.derive.matching import groups
 from workbench.derive.source_diff import SourceDiff
 from workbench.errors import EnvironmentLacks, UsageError, unknown
 from workbench.judge.advice_rules import Advice
-from workbench.judge.ladder import Ablation, Row, VariantPair
+from workbench.judge.ladder import Ablation, VariantPair
+from workbench.judge.rows import Row
 from workbench.judge.sweeps import Sweep
 from workbench.ncu.capture import MetricValue
 from workbench.ncu.catalog import catalog

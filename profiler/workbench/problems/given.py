@@ -31,7 +31,7 @@ from workbench.words import Inputs
 if TYPE_CHECKING:
     import torch
 
-    from workbench.study.model import Shape
+    from workbench.study.values import Shape
 else:
 
     class Torch:

@@ -37,10 +37,10 @@ from workbench.run.measurement import MeasuredPlan, Plan
 from workbench.run.protocol import ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
 from workbench.study.config import Config
-from workbench.study.files import PART, json_as_type, require_inside
+from workbench.study.files import CONFIG_FILE, PART, json_as_type, require_inside
 from workbench.study.params import with_derived
 from workbench.study.sources import COMPILING
-from workbench.study.workspace import CONFIG_FILE, find_workspace, including
+from workbench.study.workspace import find_workspace, including
 from workbench.words import Parameter
 
 HEAD = "head.json"

@@ -14,15 +14,16 @@ from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDif
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.derive.timeline import LaunchTimeline
 from workbench.judge import advice_rules
+from workbench.judge.across import AcrossShapes, AtShape
 from workbench.judge.advice_rules import Advice, Spot, Tried, faults
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding
-from workbench.judge.gates import Gate
-from workbench.judge.ladder import Ablation, Row, VariantPair
+from workbench.judge.findings import Finding, Gate
+from workbench.judge.ladder import Ablation, VariantPair
 from workbench.judge.predictions import Score
 from workbench.judge.program_variants import ProgramStep
-from workbench.judge.times import AcrossShapes, AtShape, InRegime, TimingFacts
+from workbench.judge.rows import InRegime, Row
+from workbench.judge.session_checks import TimingFacts
 from workbench.ncu.report_file import Launch, Report
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.advice import CATALOGUE

@@ -19,8 +19,9 @@ from workbench.judge.bottlenecks import Bottleneck, HotLine
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import shows_bug
-from workbench.judge.ladder import Ablation, Row, VariantPair
+from workbench.judge.ladder import Ablation, VariantPair
 from workbench.judge.program_variants import ProgramStep
+from workbench.judge.rows import Row
 from workbench.render.answers import place
 from workbench.render.as_json import VERSION, Data, plain_data
 from workbench.render.doc import shorten

@@ -40,8 +40,7 @@ from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.printed_ladder import brief_shape, kind, table_size
 from workbench.render.document.variant import figure_value, marked
 from workbench.render.templates import templates
-from workbench.study.sources import VIRTUAL_ROOT
-from workbench.words import ABSENT, LineKind
+from workbench.words import ABSENT, VIRTUAL_ROOT, LineKind
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"

@@ -23,10 +23,10 @@ from workbench import bounds
 from workbench.children import ended
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.run.compilation import empty_scratch
-from workbench.study.files import readable_text
+from workbench.study.files import CONFIG_FILE, readable_text
 from workbench.study.model import Study, base_name
 from workbench.study.sources import CODE, source_files
-from workbench.study.workspace import CONFIG_FILE, Workspace, find_workspace
+from workbench.study.workspace import Workspace, find_workspace
 
 FULL = 1 << 20  # bytes that are free on a disk where something did not fit
 # What git tells its hooks: another command would take them for its own repository and index.

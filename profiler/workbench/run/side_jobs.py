@@ -12,6 +12,7 @@ from msgspec import structs
 
 from workbench import bounds
 from workbench.cuda.compiler import TOOLKIT
+from workbench.cuda.includes import virtual_name
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.compilation import scratch_folder, worker_stopped
@@ -28,7 +29,6 @@ from workbench.run.protocol import (
     TrialJob,
 )
 from workbench.study.model import Study
-from workbench.study.sources import virtual_name
 from workbench.words import INSTALL, Phase
 
 

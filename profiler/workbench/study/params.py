@@ -30,9 +30,10 @@ from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.files import is_plain_name, readable_text
 from workbench.study.front_ends import syntax_tree
-from workbench.study.model import Shape, Study, Variant, base_name, tolerance_at
+from workbench.study.model import Study, Variant, base_name
 from workbench.study.sources import plain_digest
 from workbench.study.users_code import users_code
+from workbench.study.values import Shape, tolerance_at
 from workbench.words import Parameter
 
 _NAME = re.compile(r"([^\[\]]+)(?:\[([^\[\]]*)\])?")

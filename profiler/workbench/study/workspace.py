@@ -17,20 +17,10 @@ from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.files import CONFIG_FILE as CONFIG_FILE
 from workbench.study.files import is_plain_name, no_file, read_text, resolved, stands
-from workbench.study.model import (
-    EXAMPLE,
-    Ladder,
-    Shape,
-    Step,
-    Study,
-    Tolerance,
-    ToleranceRule,
-    Variant,
-    base_name,
-    read_ladder,
-)
+from workbench.study.model import EXAMPLE, Ladder, Step, Study, Variant, base_name, read_ladder
 from workbench.study.params import find_variant
 from workbench.study.users_code import users_code
+from workbench.study.values import Shape, Tolerance, ToleranceRule
 
 PACKAGED_EVIDENCE, PACKAGED_REPORTS = "workbench-evidence", "workbench-reports"
 LONGEST = 80  # of the name of a folder

@@ -18,7 +18,8 @@ from workbench.derive.rooflines import TENSOR
 from workbench.derive.speedup import Time
 from workbench.derive.timeline import CallTimeline
 from workbench.judge.comparison import Comparison
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.ladder import Ablation
+from workbench.judge.rows import Row
 from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.svg import Drawing

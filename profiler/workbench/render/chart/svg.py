@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import markupsafe
 
 from workbench.derive.figures import added
-from workbench.judge.ladder import Row
+from workbench.judge.rows import Row
 from workbench.render import doc
 from workbench.render.doc import harmless
 from workbench.render.document.printed_ladder import kind, reason

@@ -20,9 +20,10 @@ from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add,
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence
 from workbench.judge.gates import FASTER, shows_bug
-from workbench.judge.ladder import Ablation, Row, ShapeLadder
+from workbench.judge.ladder import Ablation
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.times import TimingFacts
+from workbench.judge.rows import Row, ShapeLadder
+from workbench.judge.session_checks import TimingFacts
 from workbench.ncu.catalog import DRAM, L2
 from workbench.render import doc
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline

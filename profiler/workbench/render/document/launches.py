@@ -15,8 +15,9 @@ from workbench.judge.advice_rules import Advice, Spot
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import sentence, sentences
-from workbench.judge.ladder import Row, VariantPair
+from workbench.judge.ladder import VariantPair
 from workbench.judge.program_variants import ProgramStep
+from workbench.judge.rows import Row
 from workbench.ncu.report_file import Launch, Report
 from workbench.render import doc
 from workbench.render.doc import microseconds, number, percent, times, with_cycles

@@ -19,20 +19,14 @@ from typing import Any
 from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import SAMPLES, Figure, TopStall, stall_label, top_stall
 from workbench.derive.speedup import Ratio, smaller
-from workbench.judge.findings import sentence, sentences
-from workbench.judge.gates import (
-    ACCURATE,
-    CORRECT,
-    FASTER,
-    KERNELS,
-    PARENT_UNTIMED,
-    RECORDINGS,
-    Gate,
-    shows_bug,
-)
-from workbench.judge.ladder import Ablation, Row
+from workbench.judge.across import AtShape
+from workbench.judge.findings import Gate, sentence, sentences
+from workbench.judge.gates import ACCURATE, CORRECT, FASTER, PARENT_UNTIMED, RECORDINGS, shows_bug
+from workbench.judge.ladder import Ablation
 from workbench.judge.predictions import Score
-from workbench.judge.times import AtShape, TimingFacts
+from workbench.judge.rows import Row
+from workbench.judge.session_checks import TimingFacts
+from workbench.judge.time_checks import KERNELS
 from workbench.render import doc
 from workbench.render.doc import (
     INTERVAL,

@@ -24,10 +24,9 @@ from workbench.derive.timeline import CallTimeline, LaunchTimeline
 from workbench.judge.advice_rules import faults
 from workbench.judge.bottlenecks import ROOF, Bottleneck
 from workbench.judge.comparison import Comparison
-from workbench.judge.findings import Finding, sentence, sentences
-from workbench.judge.gates import Gate
-from workbench.judge.ladder import Ablation, Row
-from workbench.judge.times import InRegime
+from workbench.judge.findings import Finding, Gate, sentence, sentences
+from workbench.judge.ladder import Ablation
+from workbench.judge.rows import InRegime, Row
 from workbench.render import doc
 from workbench.render.doc import (
     factor,

@@ -45,8 +45,7 @@ from workbench.run.worker.output import (
 )
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import GUARD_BYTES, in_memory, is_dense, seed_all
-from workbench.study.model import Tolerance, tolerance_at
-from workbench.study.values import CANCELLED
+from workbench.study.values import CANCELLED, Tolerance, tolerance_at
 from workbench.words import CheckResult, Inputs
 
 Stream = Callable[[], torch.cuda.Stream]

@@ -25,10 +25,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from workbench.cuda.includes import virtual_name
 from workbench.ncu.places import is_library
 from workbench.run.process import EXTENSIONS_DIR
 from workbench.study.front_ends import front_ends_of
-from workbench.study.sources import CODE, named_from, virtual_name
+from workbench.study.sources import CODE, named_from
 
 LEAST = 2  # lines that stand together, and are the user's then
 LINE_INFO = "-lineinfo"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from workbench.errors import CannotTell, GateFailed, ToolFailed, UsageError
-from workbench.study.model import Tolerance
+from workbench.study.values import Tolerance
 from workbench.words import Inputs
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from workbench.run.worker.timing.timed_gpu import (
     TimedGpu,
     switch_contexts,
 )
-from workbench.study.model import Shape, tolerance_at
+from workbench.study.values import Shape, tolerance_at
 from workbench.words import Parameter
 
 RING = 64  # replays whose secrets a page holds, and commands

@@ -24,7 +24,7 @@ from workbench.run.worker.timing.timed_gpu import (
     SUMMED,
     TimedGpu,
 )
-from workbench.study.model import Shape, Tolerance
+from workbench.study.values import Shape, Tolerance
 from workbench.words import Inputs
 
 # Draws of the inputs that are held; a call has one of them, times factors of its own. Integers have
