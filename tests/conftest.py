@@ -139,28 +139,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 # The files that take longest begin: with two processes both end at about the same time.
 LONGEST = (
-    "test_language.py",
-    "test_gate.py",
-    "test_referee.py",
-    "test_sessions.py",
-    "test_cuda_programs.py",
-    "test_problems.py",
-    "test_fault_streams.py",
-    "test_strangers.py",
-    "test_without_gpu.py",
-    "test_ci.py",
-    "test_agents.py",
-    "test_brief.py",
-    "test_foreign.py",
-    "test_sass.py",
-    "test_remote.py",
-    "test_evidence.py",
-    "test_try_files.py",
-    "test_cli.py",
-    "test_page.py",
-    "test_examples.py",
-    "test_terminal.py",
-    "test_agent_arms.py",
+    *("test_language.py", "test_gate.py", "test_referee.py", "test_sessions.py"),
+    *("test_cuda_programs.py", "test_problems.py", "test_fault_streams.py", "test_strangers.py"),
+    *("test_without_gpu.py", "test_ci.py", "test_agents.py", "test_brief.py", "test_foreign.py"),
+    *("test_sass.py", "test_remote.py", "test_evidence.py", "test_try_files.py", "test_cli.py"),
+    *("test_page.py", "test_examples.py", "test_terminal.py", "test_agent_arms.py"),
     "test_ship.py",
 )
 

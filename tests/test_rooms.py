@@ -11,26 +11,9 @@ from pathlib import Path
 
 ENGINE = Path(__file__).parents[1] / "profiler" / "workbench"
 ROOMS = (
-    "errors",
-    "words",
-    "bounds",
-    "answered",
-    "children",
-    "cuda",
-    "study",
-    "problems",
-    "evidence",
-    "ncu",
-    "run",
-    "derive",
-    "load",
-    "judge",
-    "render",
-    "app",
-    "remote",
-    "cli",
-    "library",
-    "__main__",
+    *("errors", "words", "bounds", "answered", "children", "cuda", "study", "problems"),
+    *("evidence", "ncu", "run", "derive", "load", "judge", "render", "app", "remote"),
+    *("cli", "library", "__main__"),
 )
 MOST_UNTYPED = 11  # places with dict[str, Any] or Mapping[str, Any]
 MOST_FRAGMENTS = 40  # docstrings that begin so, and are often no sentence

@@ -51,10 +51,7 @@ HONEST = {
 # Module, and what is found in the reason why it fails; "" where it harms itself at the most.
 VIOLATING = {
     "patches": ("import torch\ntorch.equal = lambda *given: False\n" + TWICE, ""),
-    "at a call": (
-        "import torch\n\ndef run(x):\n    torch.arange = print\n    return 2 * x\n",
-        "",
-    ),
+    "at a call": ("import torch\n\ndef run(x):\n    torch.arange = print\n    return 2 * x\n", ""),
     "thread": (
         "import threading, time\n\ndef late():\n    while True:\n        time.sleep(0.01)\n\n"
         "def run(x):\n    threading.Thread(target=late, daemon=True).start()\n    return 2 * x\n",

@@ -11,22 +11,13 @@ import pytest
 import torch
 
 from answers import Patch, not_none
-from workbench.errors import (
-    UsageError,
-    with_hint,
-)
+from workbench.errors import UsageError, with_hint
 from workbench.run.measurement import Measurement, Plan
 from workbench.run.protocol import ErrorText, Failed
 from workbench.run.worker.correctness import judged
 from workbench.run.worker.output import Outputs, expected_of
-from workbench.run.worker.timing import instances
 from workbench.run.worker.timing import neighbours as module
-from workbench.run.worker.timing.instances import (
-    Instance,
-    NotCaptured,
-    NotTimed,
-    SessionSetup,
-)
+from workbench.run.worker.timing.instances import Instance, SessionSetup
 from workbench.run.worker.timing.neighbours import (
     DRAWS,
     InputTables,
@@ -157,36 +148,6 @@ def test_inputs_have_the_gradients_that_the_study_gives_them(around: Neighbours)
     given = around.inputs()
     assert [given[name].requires_grad for name in "abc"] == [True, False, False]
     assert given["a"].is_leaf
-
-
-# ---- what no graph can capture ------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("told", "kind"),
-    [
-        ("capturing stream has unjoined work", NotTimed),
-        ("operation not permitted when stream is capturing", NotCaptured),
-    ],
-)
-def test_only_work_that_is_waited_for_is_timed_in_a_stream(
-    told: str, kind: type[NotTimed], monkeypatch: Patch
-) -> None:
-    def raises(work: Any, side: Any, beside: Any) -> None:
-        raise RuntimeError(f"CUDA error: {told}\nand more")
-
-    monkeypatch.setattr(instances, "captured", raises)
-    one = object.__new__(Instance)
-    one.unchecked, one.graphs = False, {}
-    one.side = cast(Any, None)
-    with pytest.raises(
-        NotTimed, match=f"cannot be captured in a CUDA graph: CUDA error: {told}\n"
-    ) as caught:
-        one.captured(lambda: None)
-    assert type(caught.value) is kind
-    one.unchecked = True
-    queued: list[str] = []
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: queued.append("wait"))
-    one.captured(lambda: queued.append("work")).replay()
-    assert queued == ["wait", "work"]
 
 
 # ---- an instance -------------------------------------------------------------------------------

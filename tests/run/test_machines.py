@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from answers import Capsys, Patch
@@ -86,102 +87,77 @@ def test_a_machine_that_works_is_told_so(tries: Tries, tmp_path: Path) -> None:
 
 
 ERROR = "==PROF== Connected\n==ERROR== {}\n==ERROR== The application returned an error code (9).\n"
-DEAD: dict[str, tuple[Broken, str, str, str]] = {
-    "NVRTC without its own library": (
-        {"kernel": ("RuntimeError: nvrtc: error: failed to open libnvrtc-builtins.so.13.0", 1)},
-        "compilation",
-        "failed to open libnvrtc-builtins.so.13.0 (exit code 1)",
-        "the cause is not known",
+UNKNOWN = "the cause is not known"
+REBOOT = "reboot, or reload the nvidia kernel modules"
+
+
+def kernel(text: str, *done: str, hint: str = UNKNOWN) -> tuple[Broken, str, str, str]:
+    """Its steps that were ``done``, and what the next of them says."""
+    steps = ("compilation", "allocation", "launch")
+    said = "".join(f"done {step}\n" for step in done) + text
+    return {"kernel": (said, 1)}, steps[len(done)], f"{text} (exit code 1)", hint
+
+
+def torch_says(text: str, hint: str) -> tuple[Broken, str, str, str]:
+    return {"torch": (f"Traceback:\n{text}", 1)}, "torch on this GPU", f"{text} (exit code 1)", hint
+
+
+def ncu_says(
+    text: str, hint: str, code: int = 9, mark: str = "--metrics"
+) -> tuple[Broken, str, str, str]:
+    step = {"--metrics": "ncu, one counter", "--set": "ncu, full set"}[mark]
+    is_error = "WARNING" not in text and "Failed to initialize" not in text
+    said = f"==ERROR== {text}" if is_error else text
+    log = ERROR.format(text) if is_error else text
+    return {mark: (log, code)}, step, f"{said} (exit code {code})", hint
+
+
+DEAD = {
+    "NVRTC without its own library": kernel(
+        "RuntimeError: nvrtc: error: failed to open libnvrtc-builtins.so.13.0"
     ),
-    "a GPU whose memory is taken": (
-        {"kernel": ("done compilation\nCUDAError: CUDA_ERROR_OUT_OF_MEMORY: out of memory", 1)},
-        "allocation",
-        "CUDA_ERROR_OUT_OF_MEMORY",
-        "the cause is not known",
+    "a GPU whose memory is taken": kernel(
+        "CUDAError: CUDA_ERROR_OUT_OF_MEMORY: out of memory", "compilation"
     ),
-    "driver and library of two versions": (
-        {"kernel": ("CUDAError: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: unsupported combination", 1)},
-        "compilation",
-        "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-        "reboot, or reload the nvidia kernel modules",
+    "driver and library of two versions": kernel(
+        "CUDAError: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: unsupported combination", hint=REBOOT
     ),
-    "a kernel that hangs the GPU": (
-        {"kernel": ("done compilation\ndone allocation\nCUDA_ERROR_LAUNCH_TIMEOUT", 1)},
-        "launch",
-        "CUDA_ERROR_LAUNCH_TIMEOUT",
-        "the cause is not known",
+    "a kernel that hangs the GPU": kernel("CUDA_ERROR_LAUNCH_TIMEOUT", "compilation", "allocation"),
+    "a torch for the CPU": torch_says(
+        "AssertionError: Torch not compiled with CUDA enabled", "install a CUDA build of torch"
     ),
-    "a torch for the CPU": (
-        {"torch": ("Traceback:\nAssertionError: Torch not compiled with CUDA enabled", 1)},
-        "torch on this GPU",
-        "Torch not compiled with CUDA enabled (exit code 1)",
-        "install a CUDA build of torch",
-    ),
-    "a driver that is too old for torch": (
-        {"torch": ("RuntimeError: The NVIDIA driver on your system is too old (found 11040)", 1)},
-        "torch on this GPU",
-        "too old (found 11040)",
+    "a driver that is too old for torch": torch_says(
+        "RuntimeError: The NVIDIA driver on your system is too old (found 11040)",
         "update NVIDIA's driver, or install packages for an older CUDA",
     ),
-    "a torch without this architecture": (
-        {"torch": ("CUDA error: no kernel image is available for execution on the device", 1)},
-        "torch on this GPU",
-        "no kernel image is available",
+    "a torch without this architecture": torch_says(
+        "CUDA error: no kernel image is available for execution on the device",
         "for this compute capability",
     ),
-    "root in a container without SYS_ADMIN": (
-        {"--metrics": (ERROR.format("ERR_NVGPUCTRPERM - The user does not have permission"), 1)},
-        "ncu, one counter",
-        "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission (exit code 1)",
-        "--cap-add=SYS_ADMIN",
+    "root in a container without SYS_ADMIN": ncu_says(
+        "ERR_NVGPUCTRPERM - The user does not have permission", "--cap-add=SYS_ADMIN", 1
     ),
-    "the lock of another user": (
-        {"--metrics": (ERROR.format("InterprocessLockFailed: /tmp/nsight-compute-lock"), 1)},
-        "ncu, one counter",
-        "InterprocessLockFailed: /tmp/nsight-compute-lock",
-        "set TMPDIR to a folder of your own",
+    "the lock of another user": ncu_says(
+        "InterprocessLockFailed: /tmp/nsight-compute-lock", "set TMPDIR to a folder of your own", 1
     ),
-    "a GPU that this ncu does not support": (
-        {"--metrics": (ERROR.format("Profiling is not supported on device 0."), 1)},
-        "ncu, one counter",
-        "==ERROR== Profiling is not supported on device 0.",
-        "`--no-profile` measures without ncu",
+    "a GPU that this ncu does not support": ncu_says(
+        "Profiling is not supported on device 0.", "`--no-profile` measures without ncu", 1
     ),
-    "a driver that this ncu does not support": (
-        {"--metrics": (ERROR.format("Cuda driver is not compatible with Nsight Compute"), 11)},
-        "ncu, one counter",
-        "not compatible with Nsight Compute (exit code 11)",
-        "update NVIDIA's driver",
+    "a driver that this ncu does not support": ncu_says(
+        "Cuda driver is not compatible with Nsight Compute", "update NVIDIA's driver", 11
     ),
-    "a sandbox without the profiling library": (
-        {"--metrics": ("Failed to initialize the profiler: LibraryNotLoaded", 1)},
-        "ncu, one counter",
-        "LibraryNotLoaded",
+    "a sandbox without the profiling library": ncu_says(
+        "Failed to initialize the profiler: LibraryNotLoaded",
         "the container or sandbox hides it",
+        1,
     ),
-    "another profiler": (
-        {"--metrics": (ERROR.format("because a driver resource was unavailable."), 9)},
-        "ncu, one counter",
-        "a driver resource was unavailable",
-        "dcgmi profile --pause",
+    "another profiler": ncu_says(
+        "because a driver resource was unavailable.", "dcgmi profile --pause"
     ),
-    "an error that nobody knows": (
-        {"--metrics": (ERROR.format("Unknown Error on device 0."), 9)},
-        "ncu, one counter",
-        "==ERROR== Unknown Error on device 0. (exit code 9)",
-        "the cause is not known",
-    ),
-    "an ncu that sees no kernel": (
-        {"--metrics": ("==WARNING== No kernels were profiled.", 0)},
-        "ncu, one counter",
-        "No kernels were profiled. (exit code 0)",
-        "the cause is not known",
-    ),
-    "one counter and no more": (
-        {"--set": (ERROR.format("Failed to prepare kernel for profiling"), 9)},
-        "ncu, full set",
-        "==ERROR== Failed to prepare kernel for profiling",
-        "the cause is not known",
+    "an error that nobody knows": ncu_says("Unknown Error on device 0.", UNKNOWN),
+    "an ncu that sees no kernel": ncu_says("==WARNING== No kernels were profiled.", UNKNOWN, 0),
+    "one counter and no more": ncu_says(
+        "Failed to prepare kernel for profiling", UNKNOWN, mark="--set"
     ),
 }
 
@@ -238,27 +214,6 @@ def doctors(capsys: Capsys) -> dict[str, Any]:
     return {row["name"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
 
 
-def test_a_capability_that_nvml_does_not_report_is_unknown(listed: Install, capsys: Capsys) -> None:
-    listed({**vars_of(card(0)), "compute_capability": None})
-    row = doctors(capsys)["GPU"]
-    assert row["found"] == "NVIDIA H200, compute capability unknown, GPU-0"
-    assert row["result"] == "ok"
-
-
-def vars_of(one: machine.Gpu) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in one.__dataclass_fields__}
-
-
-def test_a_lost_gpu_is_told_and_hides_no_other(
-    listed: Install, tmp_path: Path, capsys: Capsys
-) -> None:
-    listed(card(0), card(1))
-    (tmp_path / "lost").write_text("GPU-0")
-    row = doctors(capsys)["GPU"]
-    assert row["result"] == "warn"
-    assert row["found"].endswith("GPU-1; GPU 0: NVML: GPU is lost")
-
-
 def test_a_mismatch_of_driver_and_library_is_no_missing_driver(
     listed: Install, tmp_path: Path, capsys: Capsys
 ) -> None:
@@ -293,7 +248,7 @@ def test_a_worker_on_another_gpu_is_an_error(listed: Install) -> None:
 
 def test_a_slice_is_another_gpu_than_the_whole(listed: Install) -> None:
     part = {"name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-a", "memory_mib": 16384}
-    listed({**vars_of(card(0)), "slices": [part]})
+    listed({**msgspec.to_builtins(card(0)), "slices": [part]})
     (one,) = machine.gpus()
     assert one.slug == "nvidia-h200-mig-1g-18gb"
     machine.require_gpu("NVIDIA H200 MIG 1g.18gb", "GPU-0")

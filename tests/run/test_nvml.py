@@ -59,7 +59,8 @@ def test_what_nvml_refuses_is_unknown(listed: Install) -> None:
     assert only == machine.Gpu("unknown", "580", "", "GPU-0")
     with pytest.raises(EnvironmentLacks, match="compute capability of unknown"):
         _ = only.arch
-    assert gpu_row().result == "ok"
+    row = gpu_row()
+    assert (row.result, row.found) == ("ok", "unknown, compute capability unknown, GPU-0")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,9 @@ def test_a_lost_gpu_leaves_the_others(listed: Install, tmp_path: Path, monkeypat
     listed(card(0), card(1))
     (tmp_path / "lost").write_text("GPU-0")
     assert machine.gpus() == [card(1)]
+    row = gpu_row()
+    assert row.result == "warn"
+    assert row.found.endswith("GPU-1; GPU 0: NVML: GPU is lost")
     (tmp_path / "lost").write_text("GPU-0 GPU-1")
     monkeypatch.setenv("PATH", "")
     assert machine.why_none() == "NVML: GPU is lost; nvidia-smi is not on PATH"

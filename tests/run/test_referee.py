@@ -167,12 +167,22 @@ Judged = Callable[[Lies], Witness]
 
 
 @pytest.fixture
-def witness(monkeypatch: Patch) -> Judged:
+def played(monkeypatch: Patch) -> Callable[[Lies], Played]:
+    """A referee of short replays, on a machine that may be busy."""
+    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
+    monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)
+
+    def made(lies: Lies) -> Played:
+        referee = Played(sessions_job(controls=("baseline",)), "baseline")
+        referee.lies = lies
+        return referee
+
+    return made
+
+
+@pytest.fixture
+def witness(played: Callable[[Lies], Played], monkeypatch: Patch) -> Judged:
     def judged(lies: Lies) -> Witness:
-        monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
-        monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)  # the machine may be busy
-        made = Played(sessions_job(controls=("baseline",)), "baseline")
-        made.lies = lies
         names: list[str] = []
 
         def current(name: str) -> None:
@@ -180,7 +190,7 @@ def witness(monkeypatch: Patch) -> Judged:
             if name == "liar" and (lies.stops < 100 or lies.broken):  # the anchor has all the time
                 monkeypatch.setattr(module, "ANSWER_SECONDS", 2.0)
 
-        anchor, answer = made.witnesses(["liar"], current)
+        anchor, answer = played(lies).witnesses(["liar"], current)
         assert (anchor.variant, anchor.audits, anchor.why) == ("baseline", 200, "")
         assert names == ["baseline", "liar"]
         return answer
@@ -235,48 +245,40 @@ def test_one_that_lies_has_no_time_that_counts(
     assert bool(unmeasured) == bool(answer.unmeasured)
 
 
-def test_a_referee_that_is_stopped_has_no_time(monkeypatch: Patch) -> None:
+def test_a_referee_that_is_stopped_has_no_time(witness: Judged, monkeypatch: Patch) -> None:
     """Who stops it while the graphs of others run makes these longer, and its own call shorter."""
-    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
     monkeypatch.setattr(module, "UNCERTAIN_US", 0.0)
     monkeypatch.setattr(module, "UNCERTAIN", 0.0)
-    made = Played(sessions_job(controls=("baseline",)), "baseline")
-    made.lies = HONEST
-    _, answer = made.witnesses(["liar"], lambda name: None)
+    answer = witness(HONEST)
     assert answer.microseconds is None
     assert answer.unmeasured.startswith("the referee was interrupted at the end of")
 
 
 @pytest.mark.parametrize(("tenths", "has_time"), [(5, True), (8, False)])
-def test_a_busy_machine_leaves_a_time(tenths: int, has_time: bool, monkeypatch: Patch) -> None:
+def test_a_busy_machine_leaves_a_time(
+    tenths: int, has_time: bool, played: Any, monkeypatch: Patch
+) -> None:
     """The time itself, of a stand-in on a busy machine, may be less than that of its neighbours."""
-    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
     replays = itertools.count()
     taken = property(lambda replay: next(replays) // 4 * 7 % 10 < tenths)  # a round of each kind
     monkeypatch.setattr(module.GatedReplay, "interrupted", taken)
-    made = Played(sessions_job(controls=("baseline",)), "baseline")
-    made.lies = HONEST
-    _, answer = made.witnesses(["liar"], lambda name: None)
+    _, answer = played(HONEST).witnesses(["liar"], lambda name: None)
     assert ("interrupted" in answer.unmeasured) == (not has_time)
 
 
-def test_a_machine_that_is_busy_for_a_moment_is_asked_again(monkeypatch: Patch) -> None:
+def test_a_machine_that_is_busy_for_a_moment_is_asked_again(
+    played: Any, monkeypatch: Patch
+) -> None:
     monkeypatch.setattr(module, "MOST_ROUNDS", 6)
     replays = itertools.count()
     taken = property(lambda replay: next(replays) < 24)  # all of the first six rounds
     monkeypatch.setattr(module.GatedReplay, "interrupted", taken)
-    made = Played(sessions_job(controls=("baseline",)), "baseline")
-    made.lies = HONEST
-    _, answer = made.witnesses(["liar"], lambda name: None)
+    _, answer = played(HONEST).witnesses(["liar"], lambda name: None)
     assert answer.unmeasured == ""
 
 
-def test_who_kills_what_measures_ends_itself_alone(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(module, "TIMING_SECONDS", 0.05)
-    monkeypatch.setattr(module, "UNCERTAIN_US", 1e9)
-    made = Played(sessions_job(controls=("baseline",)), "baseline")
-    made.lies = Lies(kills=True)
-    every = list(made.witnesses(["liar", "next"], lambda name: None))
+def test_who_kills_what_measures_ends_itself_alone(played: Any) -> None:
+    every = list(played(Lies(kills=True)).witnesses(["liar", "next"], lambda name: None))
     assert [one.variant for one in every] == ["baseline", "liar", "baseline", "next"]
     assert [bool(one.unmeasured) for one in every] == [False, True, False, False]
     assert every[-1].audits == 200

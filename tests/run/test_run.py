@@ -42,12 +42,8 @@ from workbench.run.protocol import (
     SessionsJob,
     Start,
     TimedSession,
-    VariantsJob,
 )
-from workbench.run.recording import (
-    Recorder,
-    remove_superseded,
-)
+from workbench.run.recording import Recorder, remove_superseded
 from workbench.study.config import Config, Profiler
 from workbench.study.files import write_bytes
 from workbench.study.workspace import find_workspace
@@ -115,38 +111,11 @@ def test_local_headers_are_put_in_place_once_under_virtual_names(tmp_path: Path)
     assert str(tmp_path) not in text
 
 
-@pytest.mark.parametrize(
-    ("log", "kind", "message", "hint"),
-    [
-        (
-            "==ERROR== ERR_NVGPUCTRPERM - no permission",
-            EnvironmentLacks,
-            "ERR_NVGPUCTRPERM",
-            "--cap-add=SYS_ADMIN",
-        ),
-        ("==WARNING== No kernels were profiled.", ToolFailed, "saw no kernel", "current stream"),
-        ("==ERROR== Something else", ToolFailed, "Something else", "doctor"),
-    ],
-)
-def test_what_ncu_says_becomes_a_way_out(
-    log: str, kind: type[ToolFailed], message: str, hint: str
-) -> None:
-    found = ncu.failure(log)
-    assert type(found) is kind
-    assert message in found.message
-    assert hint in found.hint
-
-
 def test_ncu_is_told_clocks_caches_and_source() -> None:
     command = ncu.command("ncu", Profiler(clock_control="base", cache_control="none"))
     text = " ".join(command)
-    for part in (
-        "--set full",
-        "--import-source yes",
-        "--clock-control base",
-        "--cache-control none",
-        "--nvtx-include regex:workbench:.*/",
-    ):
+    told = "--set full|--import-source yes|--clock-control base|--cache-control none"
+    for part in (*told.split("|"), "--nvtx-include regex:workbench:.*/"):
         assert part in text
 
 
@@ -170,18 +139,36 @@ Script = list[Event]
 
 
 class Scripted:
-    """Stands in for workers: each start plays the next list of events."""
+    """Stands in for workers, and for the process that forks sessions: each start plays the next
+    list of events.
+    """
 
     def __init__(self, *scripts: Script, **ends: Any) -> None:
         self.scripts = list(scripts)
         self.ends = ends
-        self.jobs: list[VariantsJob] = []
+        self.jobs: list[Any] = []
+        self.opened: list[list[str]] = []
 
-    def run(self, scratch: Path, job: VariantsJob, limit: float, on_event: Any) -> WorkerEnd:
+    def run(self, scratch: Path, job: Any, limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(job)
+        return self.watch(limit, on_event)
+
+    def start(self, scratch: Path, job: SessionsJob, prefix: None, cubins: Path) -> Scripted:
+        self.jobs.append(job)
+        assert (scratch / "kernels" / "scale" / "study.py").is_file()
+        return self
+
+    def give_turn(self, variants: list[str]) -> None:
+        self.opened.append(variants)
+
+    def watch(self, limit: float, on_event: Any) -> WorkerEnd:
         events = self.scripts.pop(0)
-        *_, last = (event.variant for event in events if isinstance(event, Start | Checked))
-        return played(events, on_event, last, **self.ends)
+        *_, last = ("", *(event.variant for event in events if isinstance(event, Start | Checked)))
+        at = "" if self.ends.get("interrupted") else last
+        return played(events, on_event, at, **self.ends)
+
+    def kill(self) -> None:
+        pass
 
 
 def checked(name: str, **changes: Any) -> Checked:
@@ -193,41 +180,18 @@ def start(name: str) -> Start:
     return Start(variant=name, phase=Phase.CHECK)
 
 
-def session_of(number: int, *names: str, **changes: Any) -> Session:
-    return Session(
-        number=number, instances=1, series=tuple(series(n, 5.0) for n in names), **changes
-    )
+BOTH = ("baseline", "bad")
 
 
 def timed(number: int, *names: str, **changes: Any) -> TimedSession:
-    return TimedSession(session=session_of(number, *names, **changes), nodes={})
+    found = tuple(series(name, 5.0) for name in names or BOTH)
+    session = Session(number=number, instances=1, series=found, **changes)
+    return TimedSession(session=session, nodes={})
 
 
-class Clock:
-    """Stands in for the process that forks sessions: each start plays the next list of events."""
-
-    def __init__(self, *scripts: Script, interrupted: bool = False) -> None:
-        self.scripts = list(scripts)
-        self.interrupted = interrupted
-        self.jobs: list[SessionsJob] = []
-        self.opened: list[list[str]] = []
-
-    def start(self, scratch: Path, job: SessionsJob, prefix: None, cubins: Path) -> Clock:
-        self.jobs.append(job)
-        assert (scratch / "kernels" / "scale" / "study.py").is_file()
-        return self
-
-    def give_turn(self, variants: list[str]) -> None:
-        self.opened.append(variants)
-
-    def watch(self, limit: float, on_event: Any) -> WorkerEnd:
-        events = self.scripts.pop(0)
-        *_, last = ("", *(event.variant for event in events if isinstance(event, Start)))
-        at = "" if self.interrupted else last
-        return played(events, on_event, at, interrupted=self.interrupted)
-
-    def kill(self) -> None:
-        pass
+def done(sessions: int, *before: Event) -> Script:
+    """The end of a job that timed both in so many sessions."""
+    return [*map(timed, range(sessions)), *before, SessionsDone(sessions=sessions), Done()]
 
 
 Runner = Callable[..., tuple[Any, EvidenceFolder, Scripted]]
@@ -237,16 +201,16 @@ CHECKED = [start("baseline"), checked("baseline"), start("bad"), checked("bad"),
 @pytest.fixture
 def play(tmp_path: Path, monkeypatch: Patch) -> Runner:
     def run(
-        *scripts: Script, clock: Clock | None = None, more: Any = (), **ends: Any
+        *scripts: Script, clock: Scripted | None = None, more: Any = (), **ends: Any
     ) -> tuple[Any, EvidenceFolder, Scripted]:
         make(tmp_path / "ws", {"baseline": GOOD, "bad": GOOD})
         study = find_workspace(tmp_path / "ws").study()
         folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
         scripted = Scripted(*scripts, **ends)
         monkeypatch.setattr(measurement, "run_worker", scripted.run)
-        clock = clock or Clock([SessionsDone(sessions=0), Done()])
+        clock = clock or Scripted([SessionsDone(sessions=0), Done()])
         monkeypatch.setattr(measurement, "Worker", clock.start)
-        plan = Plan("large", timed=("baseline", "bad"))
+        plan = Plan("large", timed=BOTH)
         answers = list(more)
         made = Measurement(
             study, Config(), folder, plan, lambda e: None, lambda timing: answers.pop(0)
@@ -262,14 +226,7 @@ def only_timing(folder: EvidenceFolder) -> Timing:
 
 
 def test_every_session_is_kept_as_it_comes(play: Runner) -> None:
-    clock = Clock(
-        [
-            timed(0, "baseline", "bad"),
-            timed(1, "baseline", "bad"),
-            Start(variant="bad", phase=Phase.TIME),
-        ],
-        [Done()],
-    )
+    clock = Scripted([timed(0), timed(1), Start(variant="bad", phase=Phase.TIME)], [Done()])
     result, folder, _ = play(CHECKED, clock=clock)
     assert "crashed its process" in result.failures["bad"]
     assert clock.opened == [["baseline", "bad"], ["baseline"]]
@@ -277,16 +234,8 @@ def test_every_session_is_kept_as_it_comes(play: Runner) -> None:
 
 
 def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) -> None:
-    first = [timed(n, "baseline", "bad") for n in range(5)]
-    clock = Clock(
-        [
-            *first,
-            SessionsDone(sessions=5),
-            *(timed(n, "baseline", "bad") for n in range(5, 10)),
-            SessionsDone(sessions=10),
-            Done(),
-        ]
-    )
+    further: Script = [*map(timed, range(5, 10)), SessionsDone(sessions=10), Done()]
+    clock = Scripted([*done(5)[:-1], *further])
     result, folder, _ = play(CHECKED, clock=clock, more=[("bad", "baseline"), ()])
     assert clock.opened == [["baseline", "bad"], ["bad", "baseline"], []]
     assert result.failures == {}
@@ -296,18 +245,15 @@ def test_further_sessions_are_asked_for_while_a_verdict_is_open(play: Runner) ->
     assert (timing.planned, timing.is_complete) == (5, True)
 
 
-@pytest.mark.parametrize(("done", "goes_on"), [(10, True), (11, False), (15, False)])
-def test_sessions_end_when_there_are_enough(play: Runner, done: int, goes_on: bool) -> None:
-    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=done), Done()])
+@pytest.mark.parametrize(("sessions", "goes_on"), [(10, True), (11, False), (15, False)])
+def test_sessions_end_when_there_are_enough(play: Runner, sessions: int, goes_on: bool) -> None:
+    clock = Scripted([timed(0), SessionsDone(sessions=sessions), Done()])
     play(CHECKED, clock=clock, more=[("bad",)])
     assert clock.opened[-1] == (["bad"] if goes_on else [])
 
 
 def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -> None:
-    clock = Clock(
-        [*(timed(n, "baseline", "bad") for n in range(5)), SessionsDone(sessions=5), Done()]
-    )
-    _, folder, _ = play(CHECKED, clock=clock, more=[()])
+    _, folder, _ = play(CHECKED, clock=Scripted(done(5)), more=[()])
     (path,) = folder.timing_files("large")
     study = find_workspace(folder.root.parents[1] / "ws").study()
     assert load(study, folder, {"large": []})["large"].timings
@@ -320,7 +266,7 @@ def test_what_a_killed_workbench_left_of_a_timing_does_not_count(play: Runner) -
 def test_a_timing_that_was_cut_short_does_not_replace_a_whole_one(
     sessions: int, kept: bool, play: Runner
 ) -> None:
-    clock = Clock([timed(n, "baseline", "bad") for n in range(sessions)], interrupted=True)
+    clock = Scripted([*map(timed, range(sessions))], interrupted=True)
     result, folder, _ = play(CHECKED, clock=clock)
     assert result.interrupted
     assert bool(folder.timing_files("large")) == kept
@@ -333,7 +279,7 @@ def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
     play: Runner, tmp_path: Path
 ) -> None:
     broken = Broken(error=ErrorText(kind="RuntimeError", message="no such card"))
-    clock = Clock([timed(0, "baseline", "bad"), timed(1, "baseline", "bad"), broken])
+    clock = Scripted([timed(0), timed(1), broken])
     with pytest.raises(ToolFailed, match="no such card"):
         play(CHECKED, clock=clock)
     folder = EvidenceFolder(tmp_path / "evidence" / "gpu")
@@ -344,9 +290,9 @@ def test_a_timing_that_an_error_cut_short_does_not_replace_a_whole_one(
 
 def test_references_by_themselves_are_no_timing(play: Runner) -> None:
     error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
-    failed = [Failed(variant=name, phase=Phase.TIME, error=error) for name in ("baseline", "bad")]
+    failed = [Failed(variant=name, phase=Phase.TIME, error=error) for name in BOTH]
     script: Script = [timed(0, "bad", alone=True), *failed, Done()]
-    _, folder, _ = play(CHECKED, clock=Clock(script))
+    _, folder, _ = play(CHECKED, clock=Scripted(script))
     assert not folder.timing_files("large")
     assert not journal.load_journal(folder).sessions
 
@@ -372,14 +318,8 @@ def test_no_ncu_is_left_waiting_where_the_sessions_cannot_be_started(
 
 def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> None:
     error = ErrorText(kind="NotTimed", message="launches nothing on the stream")
-    clock = Clock(
-        [
-            Failed(variant="bad", phase=Phase.TIME, error=error),
-            timed(0, "baseline"),
-            SessionsDone(sessions=1),
-            Done(),
-        ]
-    )
+    failed = Failed(variant="bad", phase=Phase.TIME, error=error)
+    clock = Scripted([failed, timed(0, "baseline"), SessionsDone(sessions=1), Done()])
     result, folder, _ = play(CHECKED, clock=clock, more=[()])
     assert "launches nothing" in result.failures["bad"]
     check = store.variant_record(folder, "bad").checks["large"]
@@ -388,7 +328,7 @@ def test_a_variant_that_cannot_be_timed_is_recorded_as_failed(play: Runner) -> N
 
 
 def test_controls_and_references_are_those_of_the_ladder(play: Runner) -> None:
-    clock = Clock([timed(0, "baseline", "bad"), SessionsDone(sessions=1), Done()])
+    clock = Scripted(done(1))
     play(CHECKED, clock=clock, more=[()])
     (job,) = clock.jobs
     assert (job.controls, job.references, job.sessions, job.instances) == (("baseline",), (), 5, 4)
@@ -396,7 +336,7 @@ def test_controls_and_references_are_those_of_the_ladder(play: Runner) -> None:
 
 def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     first = [start("baseline"), checked("baseline"), start("bad")]
-    clock = Clock([timed(0, "baseline"), SessionsDone(sessions=1), Done()])
+    clock = Scripted([timed(0, "baseline"), SessionsDone(sessions=1), Done()])
     result, folder, scripted = play(first, clock=clock, more=[()])
     assert len(scripted.jobs) == 1
     assert "crashed its process" in result.failures["bad"]
@@ -405,22 +345,30 @@ def test_a_variant_that_crashes_costs_only_itself(play: Runner) -> None:
     assert list(only_timing(folder).fingerprints) == ["baseline"]
 
 
-def test_who_breaks_the_cuda_context_fails_as_it_said(play: Runner) -> None:
+LOST_CONTEXT = Failed(
+    variant="bad",
+    phase=Phase.CHECK,
+    error=ErrorText(kind="AcceleratorError", message="an illegal memory access"),
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "ends", "why", "status"),
+    [
+        ([LOST_CONTEXT], {}, "an illegal memory access", "failed"),
+        ([], {"silent_for": 120.0}, "hangs: nothing came for 120 s", "hung"),
+    ],
+)
+def test_who_hangs_or_breaks_the_cuda_context_is_recorded_so(
+    end: Script, ends: dict[str, Any], why: str, status: str, play: Runner
+) -> None:
     """Its worker ends, and another one goes on."""
-    error = ErrorText(kind="AcceleratorError", message="an illegal memory access")
-    failed = Failed(variant="bad", phase=Phase.CHECK, error=error)
     again = [start("baseline"), checked("baseline"), Done()]
-    result, folder, scripted = play([start("bad"), failed], again)
-    assert [job.variants for job in scripted.jobs] == [("baseline", "bad")]
-    assert result.failures == {"bad": "an illegal memory access"}
-    assert store.variant_record(folder, "bad").checks["large"].status == "failed"
-
-
-def test_a_variant_that_hangs_is_recorded_as_hung(play: Runner) -> None:
-    again = [start("baseline"), checked("baseline"), Done()]
-    result, folder, _ = play([start("bad")], again, silent_for=120.0)
-    assert "hangs: nothing came for 120 s" in result.failures["bad"]
-    assert store.variant_record(folder, "bad").checks["large"].status == "hung"
+    result, folder, scripted = play([start("bad"), *end], again, **ends)
+    assert [job.variants for job in scripted.jobs][:1] == [BOTH]
+    assert list(result.failures) == ["bad"]
+    assert why in result.failures["bad"]
+    assert store.variant_record(folder, "bad").checks["large"].status == status
 
 
 def test_a_newer_session_replaces_the_ones_it_covers(tmp_path: Path) -> None:
@@ -466,34 +414,24 @@ def test_who_is_wrong_at_another_shape_is_not_measured_again_each_time(tmp_path:
     assert plan(study, odd(), names, fresh=True).timed == ("baseline", "bad")
 
 
+def broken(kind: str, message: str, hint: str = "") -> dict[str, Any]:
+    return {"events": [Broken(error=ErrorText(kind=kind, message=message, hint=hint))]}
+
+
+SILENT = {"silent_for": 60.0, "log": "a\nb\n"}
+BY_ITSELF = {"current": "x.py:f", "returncode": 0}
+DOCTOR = "`workbench doctor` may say why"
+ALONE = "fix it, or run the file alone"
+
+
 @pytest.mark.parametrize(
     ("end", "kind", "message", "hint"),
     [
-        (
-            {"events": [Broken(error=ErrorText(kind="UsageError", message="no", hint="yes"))]},
-            UsageError,
-            "the worker stopped: no",
-            "yes",
-        ),
-        (
-            {"events": [Broken(error=ErrorText(kind="OSError", message="OSError: gone"))]},
-            ToolFailed,
-            "the worker stopped: OSError: gone",
-            "`workbench doctor` may say why",
-        ),
-        (
-            {"silent_for": 60.0, "log": "a\nb\n"},
-            ToolFailed,
-            "the worker stopped: nothing came any more\na\nb",
-            "`workbench doctor` may say why",
-        ),
-        ({}, ToolFailed, "the worker stopped: exit -9", "`workbench doctor` may say why"),
-        (
-            {"current": "x.py:f", "returncode": 0},
-            UsageError,
-            "x.py:f ended its process (exit 0)",
-            "fix it, or run the file alone",
-        ),
+        (broken("UsageError", "no", "yes"), UsageError, "the worker stopped: no", "yes"),
+        (broken("OSError", "gone"), ToolFailed, "the worker stopped: gone", DOCTOR),
+        (SILENT, ToolFailed, "the worker stopped: nothing came any more\na\nb", DOCTOR),
+        ({}, ToolFailed, "the worker stopped: exit -9", DOCTOR),
+        (BY_ITSELF, UsageError, "x.py:f ended its process (exit 0)", ALONE),
     ],
 )
 def test_a_worker_that_stopped_says_why_and_what_to_do(

@@ -87,14 +87,16 @@ class Scripted(Server):
         return Answer(errors, timed_session(self.done, timed, alone))
 
 
+def series(name: str, microseconds: float, **own: Any) -> Series:
+    whole: dict[str, Any] = {"regime": Regime.CHAINED, **own}
+    return Series(variant=name, instance=0, calls=1, microseconds=(microseconds,), **whole)
+
+
 def timed_session(
-    number: int, microseconds: Mapping[str, float], alone: bool = False
+    number: int, microseconds: Mapping[str, float], alone: bool = False, **own: Any
 ) -> TimedSession:
-    series = tuple(
-        Series(variant=name, instance=0, regime=Regime.CHAINED, calls=1, microseconds=(time,))
-        for name, time in microseconds.items()
-    )
-    session = Session(number=number, instances=1, series=series, alone=alone)
+    every = tuple(series(name, time, **own) for name, time in microseconds.items())
+    session = Session(number=number, instances=1, series=every, alone=alone)
     return TimedSession(session=session, nodes=dict.fromkeys(microseconds, ()))
 
 
@@ -166,21 +168,14 @@ def test_references_come_first_by_themselves(serve: Serve) -> None:
 
 
 def test_the_first_sessions_time_the_same_kernels_alone(tmp_path: Path) -> None:
-    def answer(name: str) -> Answer:
-        series = Series(
-            variant=name, instance=0, regime=Regime.ALONE, calls=1, microseconds=(1.0,)
-        )  # fmt: skip
-        session = Session(number=0, instances=1, series=(series,))
-        return Answer(timed=TimedSession(session=session, nodes={}))
-
     with EventLog(tmp_path) as journal:
         server: Any = Server(JOB_OF_TWO, journal)
-        answers = [answer("fix1"), answer("fix2")]
+        alone = [timed_session(0, {name: 1.0}, regime=Regime.ALONE) for name in ("fix1", "fix2")]
         seen = []
 
-        def forked(variants: Sequence[str], alone: bool) -> Answer:
+        def forked(variants: Sequence[str], _: bool) -> Answer:
             seen.append(server.job.kernels_alone)
-            return answers.pop(0)
+            return Answer(timed=alone.pop(0))
 
         server.forked = forked
         server.sessions(["fix1", "fix2"], 2)
@@ -322,9 +317,7 @@ def test_a_reference_that_steps_slow_down_is_disturbed_in_time_and_in_cycles() -
     server.anchor = ""
 
     def disturbed(name: str, time: float, mhz: float) -> bool:
-        series = Series(variant=name, instance=0, regime=Regime.CHAINED, calls=1,
-                        microseconds=(time,), mhz=(mhz,))  # fmt: skip
-        return name in server.disturbed_in(Session(number=0, instances=1, series=(series,)))
+        return name in server.disturbed_in(timed_session(0, {name: time}, mhz=(mhz,)).session)
 
     assert disturbed("torch", 2.2, 2000.0)
     assert not disturbed("torch", 2.2, 1818.0)
@@ -372,7 +365,8 @@ def test_an_error_of_a_session_costs_only_who_ends_its_own(
         assert sessions_of(events)[-1][2] == [*HONEST]
     else:
         assert (failed, code) == ([], 1)
-        assert "with no variant that is timed alone" in ended[0]
+        assert ended[0].startswith("IndexError: list index out of range")
+        assert ended[0].endswith("with no variant that is timed alone")
 
 
 @pytest.mark.parametrize("code", [17, 1, -signal.SIGKILL])
@@ -386,16 +380,6 @@ def test_the_server_goes_down_as_its_session_did(code: int, serve: Serve) -> Non
     events, found = serve(fate, ["baseline"], [])
     assert found == code
     assert not any(isinstance(event, Done | TimedSession) for event in events)
-
-
-def test_an_error_of_the_harness_is_told(serve: Serve) -> None:
-    def fate(number: int, names: Sequence[str]) -> set[str]:
-        raise RuntimeError("no such card")
-
-    events, code = serve(fate, ["baseline"], [])
-    assert code == 1
-    (broken,) = [event for event in events if isinstance(event, Broken)]
-    assert "no such card" in broken.error.message
 
 
 def test_a_gate_is_open_once(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -730,23 +714,35 @@ def timing_of(sessions: int, **parts: Any) -> Any:
     return made
 
 
-def test_who_fails_has_the_gpu_no_more(monkeypatch: Patch) -> None:
-    def raises(*anything: Any) -> None:
+class Refused:
+    def __init__(self, *anything: Any) -> None:
         raise ValueError("not this one")
 
-    monkeypatch.setattr(session, "Instance", raises)
+
+class Empty:
+    """Of one whose graph is empty no nodes are known."""
+
+    unchecked = False
+
+    def __init__(self, *anything: Any) -> None: ...
+
+    @property
+    def nodes(self) -> Call:
+        raise NotTimed("launched nothing")
+
+
+@pytest.mark.parametrize("stand_in", [Refused, Empty])
+def test_who_fails_has_the_gpu_no_more(stand_in: type, monkeypatch: Patch) -> None:
+    """It costs only itself: the others of the session are timed."""
+    monkeypatch.setattr(session, "Instance", stand_in)
     holders: list[str] = []
     failed: list[str] = []
     timing = timing_of(
-        2,
-        out=set(),
-        instances=[],
-        setup=None,
-        current=holders.append,
+        2, out=set(), instances=[], calls={}, setup=None, current=holders.append,
         fail=lambda name, error: failed.append(name),
-    )
+    )  # fmt: skip
     timing.one("bad", {}, control=False)
-    assert (holders, failed, timing.out) == (["bad", ""], ["bad"], {"bad"})
+    assert (holders, failed, timing.out, timing.calls) == (["bad", ""], ["bad"], {"bad"}, {})
 
 
 @pytest.mark.parametrize(("room", "out", "made"), [(5, set(), 2), (4, set(), 2), (1, {"b"}, 1)])
@@ -803,56 +799,49 @@ def test_after_a_broken_capture_torch_draws_on(monkeypatch: Patch) -> None:
     assert drawing == ["new"]
 
 
-def test_graphs_of_an_instance_share_memory_and_fail_for_want_of_it(monkeypatch: Patch) -> None:
+def captures(monkeypatch: Patch) -> Any:
+    """An instance whose work is done where it is captured, beside a graph of the same memory."""
+    monkeypatch.setattr(instances, "captured", lambda work, side, beside: (work(), beside))
     made: Any = object.__new__(Instance)
     made.unchecked, made.graphs, made.side = False, {}, None
-    monkeypatch.setattr(instances, "captured", lambda work, side, beside: (work(), beside))
+    return made
+
+
+def test_graphs_of_an_instance_share_memory(monkeypatch: Patch) -> None:
+    made = captures(monkeypatch)
     made.graphs["first"] = made.captured(lambda: 1)
     assert made.graphs["first"] == (1, None)
     assert made.captured(lambda: 2) == (2, made.graphs["first"])
 
-    def large() -> None:
-        raise torch.cuda.OutOfMemoryError
-
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        made.captured(large)
-
 
 @pytest.mark.parametrize(
-    ("why", "raised"),
-    [("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: ...", NotCaptured), ("no such file", OSError)],
+    ("error", "raised"),
+    [
+        (RuntimeError("CUDA error: capturing stream has unjoined work\nand more"), NotTimed),
+        (RuntimeError("operation not permitted when stream is capturing"), NotCaptured),
+        (OSError("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: ..."), NotCaptured),  # of cuda.core
+        (OSError("no such file"), OSError),
+        (torch.cuda.OutOfMemoryError(), torch.cuda.OutOfMemoryError),
+    ],
 )
-def test_a_launch_that_a_capture_does_not_take_is_timed_in_a_stream(
-    why: str, raised: type[Exception], monkeypatch: Patch
+def test_only_work_that_is_waited_for_is_timed_in_a_stream(
+    error: Exception, raised: type[Exception], monkeypatch: Patch
 ) -> None:
-    """Errors of cuda.core are no RuntimeError."""
-    made: Any = object.__new__(Instance)
-    made.unchecked, made.graphs, made.side = False, {}, None
-    monkeypatch.setattr(instances, "captured", lambda work, side, beside: work())
-
     def launch() -> None:
-        raise OSError(why)
+        raise error
 
-    with pytest.raises(raised):
+    made = captures(monkeypatch)
+    with pytest.raises(raised) as caught:
         made.captured(launch)
-
-
-def test_no_nodes_are_known_of_one_whose_graph_is_empty(monkeypatch: Patch) -> None:
-    """It costs only itself: the others of the session are timed."""
-
-    class Empty:
-        unchecked = False
-
-        def __init__(self, *anything: Any) -> None: ...
-
-        @property
-        def nodes(self) -> Call:
-            raise NotTimed("launched nothing")
-
-    monkeypatch.setattr(session, "Instance", Empty)
-    timing = timing_of(2, out=set(), instances=[], calls={}, setup=None, current=str, fail=print)
-    timing.one("bad", {}, control=False)
-    assert (timing.out, timing.calls) == ({"bad"}, {})
+    assert type(caught.value) is raised
+    if isinstance(caught.value, NotTimed):
+        first, *_ = str(error).splitlines()
+        assert str(caught.value) == f"cannot be captured in a CUDA graph: {first}"
+    made.unchecked = True
+    queued: list[str] = []
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: queued.append("wait"))
+    made.captured(lambda: queued.append("work")).replay()
+    assert queued == ["wait", "work"]
 
 
 def test_triton_kernels_are_registered_ahead_and_nothing_else(monkeypatch: Patch) -> None:
