@@ -318,16 +318,6 @@ def test_a_reference_that_takes_long_says_so(
     assert re.search(r"calling and checking it \(\d+ s\)", err)
 
 
-# Helion.
-
-
-def test_a_kernel_of_helion_is_refused_before_it_is_tuned(tmp_path: Path) -> None:
-    text = "import helion\n\n\n@helion.kernel\ndef k(x):\n    return x\n\n\n"
-    error = complaint(lambda: problem(f"{file(tmp_path, text)}:k", inputs=("x=randn(8)",)))
-    assert "mine.py:7: helion.kernel is given no configuration" in error.message
-    assert "helion.kernel(config=" in error.hint
-
-
 # Illegal addresses.
 
 FOUND = """========= COMPUTE-SANITIZER
