@@ -107,10 +107,7 @@ def test_the_pages_are_short() -> None:
 
 # ---- style
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "command",
-    ["mypy", "ruff check .", "ruff format --check ."],
-)
+@pytest.mark.parametrize("command", ["mypy", "ruff check .", "ruff format --check ."])
 def test_the_checkout_passes(command: str) -> None:
     done = python("-m", *command.split(), cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

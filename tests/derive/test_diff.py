@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from answers import Capsys, error_of, not_none, text_of
-from derive.test_source_diff import patched, unified
+from derive.test_source_diff import assert_whole, changes
 from workbench.app.executor import Local
 from workbench.app.target import find_target
 from workbench.derive.source_diff import (
@@ -89,13 +89,11 @@ def test_the_diff_turns_one_variant_into_the_other(
 ) -> None:
     known = evidence.shapes[evidence.shape].variants
     found = pair_sources(evidence, before, after)
-    changed = [file for file in found.files if file.hunks]
-    parts = unified(found).split("\n--- ") if changed else []
     old, new = known[before].texts, known[after].texts
     assert {file.before for file in found.files} <= {"", *old}
-    for file, part in zip(changed, parts, strict=True):
-        part = part[part.index("@@") :]
-        assert patched(old.get(file.before, ""), part) == new.get(file.after, "")
+    for file in found.files:
+        assert_whole(file, old.get(file.before, ""), new.get(file.after, ""))
+    changed = any(file.hunks for file in found.files)
     assert changed or before.split("[")[0] == after.split("[")[0]
 
 
@@ -130,7 +128,7 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
         "fix1.cu",
         "tools.cuh",
     ]
-    assert "+__device__ int tool() { return 1; }" in unified(found)
+    assert "+__device__ int tool() { return 1; }" in changes(found.files[-1].rows)
     assert found.why == ("", "stale")
     assert found.hunks[0].after.samples is None
 

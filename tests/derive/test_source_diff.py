@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import random
-import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 
 import pytest
 from rich.cells import cell_len
@@ -12,18 +14,15 @@ from rich.console import Console
 
 from workbench.derive.figures import DURATION
 from workbench.derive.source_diff import (
-    CONTEXT,
     COUNTERS,
     Cost,
     DiffRow,
     FileDiff,
-    Hunk,
     LineCosts,
     ProfiledSource,
     SourceDiff,
     add,
     align,
-    base,
     line_costs,
     pair_changed,
     pair_files,
@@ -44,46 +43,7 @@ from workbench.render.document.hunks import (
     shown_shifts,
 )
 from workbench.render.terminal import write
-
-# ---- hunks as a unified diff that ``patch`` takes, to compare with other tools' output
-NO_FILE = "/dev/null"
-
-
-def heading(file: FileDiff, hunk: Hunk, rows: list[DiffRow]) -> str:
-    """``@@ -first,count +first,count @@ hunk number, function``, as ``patch`` takes it."""
-    spans = []
-    for side in (0, 1):
-        lines = [line for row in rows if (line := row.after if side else row.before)]
-        first = lines[0].line if lines else _line_above(file, rows[0], side)
-        spans.append(f"{first},{len(lines)}")
-    name = f", {hunk.function}()" if hunk.function else ""
-    return f"@@ -{spans[0]} +{spans[1]} @@ hunk {hunk.number}{name}"
-
-
-def _line_above(file: FileDiff, first: DiffRow, side: int) -> int:
-    above = 0
-    for row in file.rows:
-        if row is first:
-            break
-        line = row.after if side else row.before
-        above = line.line if line else above
-    return above
-
-
-def unified(diff: SourceDiff, context: int = CONTEXT) -> str:
-    """All hunks as a unified diff, one ``@@`` each, under the files' base names."""
-    text: list[str] = []
-    for file in diff.files:
-        if not file.hunks:
-            continue
-        text.append(f"--- {base(file.before) or NO_FILE}")
-        text.append(f"+++ {base(file.after) or NO_FILE}")
-        for hunk in file.hunks:
-            rows = with_context(file, hunk, context)
-            text.append(heading(file, hunk, rows))
-            text += [sign + line.text for sign, line in signed(rows)]
-    return "\n".join(text)
-
+from workbench.words import LineKind
 
 # ---- made-up sources
 FILE = "/workbench/kernels/s/{}.cu"
@@ -109,24 +69,22 @@ def costed(text: str, name: str, samples: dict[int, float], total: float = 100) 
     return ProfiledSource({file: text}, costs)
 
 
-def patched(text: str, diff: str) -> str:
-    """What a unified diff makes of a text, by the numbers in its headings."""
-    old, result, at = text.split("\n"), [], 0
-    for line in diff.splitlines():
-        if line.startswith(("--- ", "+++ ")):
-            continue
-        if match := re.match(r"@@ -(\d+),(\d+) ", line):
-            start = int(match[1]) - (1 if int(match[2]) else 0)
-            result += old[at:start]
-            at = start
-        elif line.startswith("+"):
-            result.append(line[1:])
-        else:
-            assert old[at] == line[1:]
-            at += 1
-            if not line.startswith("-"):
-                result.append(line[1:])
-    return "\n".join(result + old[at:])
+def changes(rows: Iterable[DiffRow]) -> list[str]:
+    """The lines of rows that differ, removed ones first, as hunks show them."""
+    return [sign + line.text for sign, line in signed(list(rows)) if sign != " "]
+
+
+def assert_whole(file: FileDiff, before: str, after: str) -> None:
+    """Its rows are both texts, and what differs is shown in a hunk, once."""
+    for side, text in (("before", before), ("after", after)):
+        rows = [row for each in file.rows if (row := getattr(each, side))]
+        assert [row.text for row in rows] == [row.text for row in source(text)]
+        assert [row.line for row in rows] == list(range(1, len(rows) + 1))
+    differing = [row for row in file.rows if row.kind != LineKind.SAME]
+    expected = Counter("-" + row.before.text for row in differing if row.before)
+    expected.update("+" + row.after.text for row in differing if row.after)
+    in_hunks = (changes(with_context(file, hunk)) for hunk in file.hunks)
+    assert Counter(chain.from_iterable(in_hunks)) == expected
 
 
 def test_stall_times_of_lines_and_issuing_add_up_to_the_duration() -> None:
@@ -290,7 +248,7 @@ def test_a_changed_comment_on_a_line_leaves_its_cost_outside_of_the_hunks() -> N
     (hunk,) = found.hunks
     assert hunk.comments_only
     assert found.unchanged[0].microseconds == pytest.approx(50)
-    assert unified(found).splitlines()[3:5] == ["-int a; // x", "+int a; // y"]
+    assert changes(hunk.rows) == ["-int a; // x", "+int a; // y"]
 
 
 def test_code_in_headers_and_without_a_line_is_told_apart() -> None:
@@ -322,7 +280,7 @@ def test_lines_are_counted_as_compilers_do() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_diff_is_one_that_can_be_applied(seed: int) -> None:
+def test_any_diff_is_whole(seed: int) -> None:
     draw = random.Random(seed)
     words = ["a();", "b();", "}", "", "for (;;) {", "    x += 1;  // up", "c(2);", "// note"]
     before = [draw.choice(words) for _ in range(draw.randrange(40))]
@@ -335,11 +293,7 @@ def test_any_diff_is_one_that_can_be_applied(seed: int) -> None:
             del after[min(at, len(after) - 1)]
     one, other = "\n".join(before), "\n".join(after)
     found = source_diff(ProfiledSource({"a.cu": one}), ProfiledSource({"b.cu": other}))
-    expected = other if other or not one else ""
-    assert patched(one, unified(found)).strip("\n") == expected.strip("\n")
-    rows = found.files[0].rows
-    assert [r.before.text for r in rows if r.before] == one.splitlines()
-    assert [r.after.text for r in rows if r.after] == other.splitlines()
+    assert_whole(found.files[0], one, other)
 
 
 def test_context_is_shown_once_and_never_from_another_hunk() -> None:
@@ -377,7 +331,7 @@ def test_a_side_without_lines_says_why_and_the_diff_stays() -> None:
     assert not found.has_costs
     assert absences(found, ("one", "two")) == ("Costs by line are not collected (two: no capture).")
     assert found.hunks[1].after == Cost()
-    assert "+    quick(x, y);" in unified(found)
+    assert "+    quick(x, y);" in changes(found.files[0].rows)
     assert shown_shifts(found) == []
 
 

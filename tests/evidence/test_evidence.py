@@ -252,10 +252,7 @@ def test_editing_one_line_makes_evidence_stale_and_the_verbs_say_so(
     out = text_of(capsys, "ablate", "--all", *here)
     assert " stale " in next(x for x in out.splitlines() if x.startswith("| fix2"))
     assert "stale, not shown: `fix2`" in out
-    for verb in (
-        ["ablate", "fix2"],
-        ["diff", "fix1", "fix2"],
-    ):
+    for verb in (["ablate", "fix2"], ["diff", "fix1", "fix2"]):
         said = both_of(capsys, *verb, *here, code=5)
         assert "error: all recorded evidence of fix2 is stale: the sources changed" in said.err
         assert said.out

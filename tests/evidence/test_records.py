@@ -39,10 +39,7 @@ from workbench.words import SCHEMA_VERSION
 from workspaces import EVIDENCE, FIXTURE, ROOT, told_in
 
 SHAPE = "b2h8s512d64"
-KINDS: dict[str, type[Record]] = {
-    "variants": VariantRecord,
-    "timings": Timing,
-}
+KINDS: dict[str, type[Record]] = {"variants": VariantRecord, "timings": Timing}
 FILES = {
     "variant": "variants/fix1.json",
     "capture": f"{SHAPE}/captures.json",
@@ -304,14 +301,7 @@ WORDS = {
     },
     ("LadderFile", 1): {"Change": CHANGES, "Written": "after before", "literals": "wrong"},
 }
-WORDED = (
-    VariantRecord,
-    Captures,
-    DerivedShape,
-    Shipped,
-    Timing,
-    LadderFile,
-)
+WORDED = (VariantRecord, Captures, DerivedShape, Shipped, Timing, LadderFile)
 
 
 def words_of(kind: Any) -> dict[str, set[str]]:

@@ -15,10 +15,7 @@ import zstandard
 from answers import Capsys, Patch, both_of, error_of, json_of, not_none, text_of
 from workbench.app import show
 from workbench.derive.figures import Figure
-from workbench.derive.matching import (
-    groups,
-    match,
-)
+from workbench.derive.matching import groups, match
 from workbench.judge.comparison import warnings
 from workbench.judge.findings import sentences
 from workbench.ncu.report_file import Launch, Report, parse_options, read_report

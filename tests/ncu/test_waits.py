@@ -34,10 +34,7 @@ from workspaces import (
 )
 
 BARRIER = "barrier_wait("
-TMA = [
-    *((FLUSHED, variant) for variant in ("fix7", "fix10", "fix15")),
-    (CAUSAL, "fix10"),
-]
+TMA = [*((FLUSHED, variant) for variant in ("fix7", "fix10", "fix15")), (CAUSAL, "fix10")]
 Place = tuple[str, int]  # a source file and a line of it
 
 

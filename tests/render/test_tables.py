@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
@@ -60,58 +62,57 @@ def cells(found: Ablation, variant: str) -> dict[str, str]:
     return next(dict(zip(header, row, strict=True)) for row in rows if row[0] == variant)
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (638.832, "639"),
-        (1026.8, "1027"),
-        (10.3616, "10.4"),
-        (0.12, "0.120"),
-        (0.0646, "0.0646"),
-        (0.000229, "0.000229"),
-        (0.0, "0"),
-        (9.996, "10.0"),
-        (-3.14159, "-3.14"),
-        (100.0, "100"),
-        (2025203.0, "2,025,203"),
-        (3.2e-7, "3.20e-07"),
-        (None, "not collected"),
-        (math.nan, "not collected"),
-        (math.inf, "not collected"),
-    ],
-)
-def test_number(value: float | None, shown: str) -> None:
-    assert doc.number(value) == shown
+def millions(value: float) -> str:
+    return doc.quantity(value, "M")
 
 
-def test_percent_never_shows_something_as_nothing() -> None:
-    assert doc.percent(0.000646) == "0.065 %"
-    assert doc.percent(0.7527) == "75 %"
-    assert doc.percent(0.0) == "0.0 %"
-    assert doc.percent(None) == "not collected"
+NUMBERS: list[tuple[Callable[..., str], Any, str]] = [
+    (doc.number, 638.832, "639"),
+    (doc.number, 1026.8, "1027"),
+    (doc.number, 10.3616, "10.4"),
+    (doc.number, 0.12, "0.120"),
+    (doc.number, 0.0646, "0.0646"),
+    (doc.number, 0.000229, "0.000229"),
+    (doc.number, 0.0, "0"),
+    (doc.number, 9.996, "10.0"),
+    (doc.number, -3.14159, "-3.14"),
+    (doc.number, 100.0, "100"),
+    (doc.number, 2025203.0, "2,025,203"),
+    (doc.number, 3.2e-7, "3.20e-07"),
+    (doc.number, None, "not collected"),
+    (doc.number, math.nan, "not collected"),
+    (doc.number, math.inf, "not collected"),
+    (doc.percent, 0.000646, "0.065 %"),  # something is never shown as nothing
+    (doc.percent, 0.7527, "75 %"),
+    (doc.percent, 0.0, "0.0 %"),
+    (doc.percent, None, "not collected"),
+    (doc.ratio, Ratio(2.912, 2.88, 2.951), "2.91x"),
+    (doc.ratio, None, "not collected"),
+    (doc.ratio, ratio(1.013), "1.013x"),  # near one the decimals decide
+    (doc.ratio, ratio(0.0162), "0.0162x"),
+    (doc.interval, Ratio(2.912, 2.88, 2.951), "2.91x [2.88, 2.95]"),
+    (doc.interval, Ratio(1.0343, 1.0287, 1.0999), "1.034x [1.029, 1.100]"),
+    (doc.interval, Ratio(1.0, 0.987, 1.104), "1.00x [0.987, 1.10]"),
+    (doc.interval, None, "not collected"),
+    (millions, 5.6e-5, "56"),  # counts carry their own unit
+    (millions, 0.0, "0"),
+    (millions, 0.0056, "5,600"),
+    (millions, 0.418, "418 k"),
+    (millions, 2.025203, "2.03 M"),
+    (millions, 4100.0, "4.10 G"),
+    (millions, 2.5e-7, "0.250"),
+    (millions, math.nan, "not collected"),
+]
 
 
-def test_ratio_and_interval() -> None:
-    assert doc.ratio(Ratio(2.912, 2.88, 2.951)) == "2.91x"
-    assert doc.interval(Ratio(2.912, 2.88, 2.951)) == "2.91x [2.88, 2.95]"
-    assert doc.ratio(None) == doc.interval(None) == "not collected"
+@pytest.mark.parametrize(("write", "value", "shown"), NUMBERS)
+def test_numbers_are_shown_with_the_digits_that_decide(
+    write: Callable[..., str], value: Any, shown: str
+) -> None:
+    assert write(value) == shown
 
 
-@pytest.mark.parametrize(
-    ("millions", "shown"),
-    [
-        (5.6e-5, "56"),
-        (0.0, "0"),
-        (0.0056, "5,600"),
-        (0.418, "418 k"),
-        (2.025203, "2.03 M"),
-        (4100.0, "4.10 G"),
-        (2.5e-7, "0.250"),
-        (math.nan, "not collected"),
-    ],
-)
-def test_counts_carry_their_own_unit(millions: float, shown: str) -> None:
-    assert doc.quantity(millions, "M") == shown
+def test_a_unit_stands_in_a_head_but_for_counts() -> None:
     assert doc.with_unit("Bank conflicts", "M") == "Bank conflicts"
     assert doc.with_unit("Time", "µs") == "Time (µs)"
 
@@ -139,32 +140,15 @@ def test_a_table_can_be_narrowed_to_columns_in_another_order() -> None:
 
 def test_ablation_table_has_the_columns_in_ladder_order() -> None:
     header, *rows = parse(ladder(ablation(3)))
-    assert header == [
-        "variant",
-        "time (µs)",
-        "vs baseline",
-        "vs parent [95 % interval]",
-        "vs parent in cycles",
-        "vs sdpa",
-        "vs sdpa [95 % interval]",
-        "error ÷ sdpa's",
-        "cold (µs)",
-        "memory % of peak (GB/s)",
-        "occupancy %",
-        "top stall",
-        "verdict",
-        "what changed",
-    ]
+    assert " | ".join(header) == (
+        "variant | time (µs) | vs baseline | vs parent [95 % interval] | vs parent in cycles | "
+        "vs sdpa | vs sdpa [95 % interval] | error ÷ sdpa's | cold (µs) | "
+        "memory % of peak (GB/s) | occupancy % | top stall | verdict | what changed"
+    )
     names = ["baseline", "fix1", "fix2", "fix3"]
     references = ["sdpa", "sdpa_flash", "sdpa_cudnn", "sdpa_efficient"]
     assert [row[0] for row in rows] == names + references
-    assert [row[-2] for row in rows] == [
-        "baseline",
-        "kept",
-        "slower",
-        "kept",
-        *["reference"] * 4,
-    ]
+    assert [row[-2] for row in rows] == ["baseline", "kept", "slower", "kept", *["reference"] * 4]
 
 
 def test_row_shows_its_figures() -> None:
@@ -194,19 +178,19 @@ def test_issuing_is_never_the_top_stall() -> None:
 
 
 def test_what_is_absent_is_not_zero() -> None:
-    absent = with_row(ablation(1), "fix1", regimes={}, figures={}, stalls={}, accuracy=None)
-    found = with_row(absent, "fix1", roofline=None)
-    row = cells(found, "fix1")
-    for column in (
-        "time (µs)",
-        "cold (µs)",
-        "vs sdpa",
-        "vs sdpa [95 % interval]",
-        "error ÷ sdpa's",
-        "memory % of peak (GB/s)",
-        "occupancy %",
-    ):
-        assert row[column] == "not collected"
+    absent: dict[str, Any] = {
+        "regimes": {},
+        "figures": {},
+        "stalls": {},
+        "accuracy": None,
+        "roofline": None,
+    }
+    row = cells(with_row(ablation(1), "fix1", **absent), "fix1")
+    empty = [column for column, shown in row.items() if shown == "not collected"]
+    assert " | ".join(empty) == (
+        "time (µs) | vs baseline | vs sdpa | vs sdpa [95 % interval] | error ÷ sdpa's | "
+        "cold (µs) | memory % of peak (GB/s) | occupancy % | top stall"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,13 +205,6 @@ def test_row_without_current_evidence_says_why(status: str, problem: str, shown:
     row = list(cells(not_current(ablation(3), "fix2", status, problem), "fix2").values())
     assert row[1:12] == ["—"] * 11
     assert row[-2] == shown
-
-
-def test_near_one_keeps_the_decimals_that_decide() -> None:
-    assert doc.ratio(ratio(1.013)) == "1.013x"
-    assert doc.interval(Ratio(1.0343, 1.0287, 1.0999)) == "1.034x [1.029, 1.100]"
-    assert doc.interval(Ratio(1.0, 0.987, 1.104)) == "1.00x [0.987, 1.10]"
-    assert doc.ratio(ratio(0.0162)) == "0.0162x"
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,7 @@ from workbench.cli.progress import Progress
 from workbench.render.doc import Block, Paragraph, Table, plain
 from workbench.render.document.printed_ladder import screen
 from workbench.render.terminal import write
-from workbench.run.protocol import (
-    Built,
-    Captured,
-    Checked,
-    ErrorText,
-    Event,
-    Failed,
-    Start,
-)
+from workbench.run.protocol import Built, Captured, Checked, ErrorText, Event, Failed, Start
 from workbench.words import CheckResult, Phase
 from workspaces import FIXTURE, ROOT
 
