@@ -434,11 +434,17 @@ def can_measure() -> bool:
 
 def why_not_measuring() -> EnvironmentLacks:
     """Return why nothing can be measured here, as an error to raise."""
+    missing = missing_packages()
+    lacks = EnvironmentLacks(f"Python packages are missing: {', '.join(missing)}", hint=INSTALL)
     if find_gpu() is None:
-        return _no_gpu()
-    if find_ncu() is None:
-        return no_ncu()
-    return _no_packages(missing_packages())
+        if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
+            return lacks  # there may well be a GPU
+        return EnvironmentLacks(
+            f"no NVIDIA GPU was found ({why_none()})",
+            hint="verbs show the recorded evidence here, and --on HOST measures on another; "
+            "`workbench doctor` says what is missing",
+        )
+    return no_ncu() if find_ncu() is None else lacks
 
 
 def no_ncu() -> EnvironmentLacks:
@@ -446,18 +452,3 @@ def no_ncu() -> EnvironmentLacks:
         "ncu was not found on PATH or under /usr/local/cuda",
         hint="install Nsight Compute, or put its folder on PATH",
     )
-
-
-def _no_gpu() -> EnvironmentLacks:
-    missing = missing_packages()
-    if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
-        return _no_packages(missing)  # there may well be one
-    return EnvironmentLacks(
-        f"no NVIDIA GPU was found ({why_none()})",
-        hint="verbs show the recorded evidence here, and --on HOST measures on another; "
-        "`workbench doctor` says what is missing",
-    )
-
-
-def _no_packages(missing: list[str]) -> EnvironmentLacks:
-    return EnvironmentLacks(f"Python packages are missing: {', '.join(missing)}", hint=INSTALL)

@@ -209,7 +209,9 @@ class Measurement:
                 self.capturing = self.start_capture(plan.captured, waits=True)
                 self.clock = self.start_sessions() if plan.timed else None
                 self.part("build and check", self.prepare, bool(plan.built))
-                self.part("timing", self.time, self.is_left)
+                left = {*plan.timed} - self.result.out
+                is_news = bool(left and (left - {*plan.known} or left == {*plan.timed}))
+                self.part("timing", self.time, is_news)  # or all was known before
                 self.part("ncu", self.capture)
                 self.part("timeline", self.trace, bool(plan.traced))
             finally:
@@ -217,12 +219,6 @@ class Measurement:
                     if worker is not None:
                         worker.kill()
         return self.result
-
-    @property
-    def is_left(self) -> bool:
-        """Whether anything is to be timed that was not known before."""
-        plan, left = self.plan, {*self.plan.timed} - self.result.out
-        return bool(left and (left - {*plan.known} or left == {*plan.timed}))
 
     def part(self, name: str, work: Callable[[], None], is_wanted: bool = True) -> None:
         """Do a part of the run, if nothing has interrupted it, and note its seconds."""
@@ -272,42 +268,31 @@ class Measurement:
         return self.start("timing", structs.replace(job, by_referee=self.recorder.by_referee))
 
     def time(self) -> None:
-        """Recorded is what ended, and what Ctrl-C or an error cut short where it has as
-        many sessions as were asked for. References alone are no timing.
+        """Time the variants in sessions, and in further ones while a verdict is open. All sessions
+        run again without a variant that broke one.
+
+        Recorded is what ended, and what Ctrl-C or an error cut short where it has as many sessions
+        as intervals are made of: else older ones are better. References alone are no timing.
         """
-        ended = False
+        limit, has_ended = self.config.limits.seconds_per_step, False
         try:
-            ended = self.time_in_sessions()
+            while variants := [v for v in self.plan.timed if v not in self.result.out]:
+                self.timing = None
+                self.recorder.drop_timing()
+                self.clock = self.clock or self.start_sessions()
+                self.last_session = time.monotonic() + self.config.timing.seconds
+                self.clock.give_turn(variants)
+                culprit = self.blame(self.clock.watch(limit, self.timed))
+                self.clock = None
+                if self.result.interrupted or culprit is None:
+                    break
+            has_ended = not self.result.interrupted
         finally:
-            if (ended and self.timing and self.timing.together) or not self.is_cut_short:
+            together = len(self.timing.together) if self.timing else 0
+            if (has_ended and together) or together >= self.config.timing.sessions:
                 self.recorder.end_timing()
             else:
                 self.recorder.drop_timing()
-
-    def time_in_sessions(self) -> bool:
-        """Time the variants in sessions, and in further ones while a verdict is open. All sessions
-        run again without a variant that broke one. Return False after Ctrl-C.
-        """
-        limit = self.config.limits.seconds_per_step
-        while variants := [v for v in self.plan.timed if v not in self.result.out]:
-            self.timing = None
-            self.recorder.drop_timing()
-            self.clock = self.clock or self.start_sessions()
-            self.last_session = time.monotonic() + self.config.timing.seconds
-            self.clock.give_turn(variants)
-            culprit = self.blame(self.clock.watch(limit, self.timed))
-            self.clock = None
-            if self.result.interrupted:
-                return False
-            if culprit is None:
-                break
-        return True
-
-    @property
-    def is_cut_short(self) -> bool:
-        """Whether there are fewer sessions than intervals are made of: older ones are better."""
-        timing = self.timing
-        return timing is None or len(timing.together) < self.config.timing.sessions
 
     def timed(self, event: Event) -> None:
         """Keep each session when it arrives; after the last, ask for more or end it."""
@@ -316,7 +301,7 @@ class Measurement:
             case TimedSession():
                 self.timing = self.recorder.session(event, self.config.timing.sessions)
             case Witnessed():
-                self.recorder.witness(event.witness)
+                self.recorder.witnesses.append(event.witness)
             case SessionsDone():
                 assert self.clock is not None
                 settings = self.config.timing
@@ -371,7 +356,11 @@ class Measurement:
                     hint="`workbench doctor` profiles a kernel of its own; times are recorded",
                 )
             if outcome.finished and (stored or ncu.saw_no_kernel(outcome.log)):
-                self.fail_without_kernel(outcome, stored)
+                error = ncu.no_kernel()  # of those that launched nothing that ncu saw
+                for event in outcome.of(Captured):
+                    if event.variant not in stored:
+                        why = f"{error.message} ({error.hint})"
+                        self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
             left = [v for v in left if v not in stored and v not in self.result.out]
             self.result.interrupted = outcome.interrupted
             if not (stored or culprit or outcome.interrupted) and left == tried:
@@ -398,9 +387,10 @@ class Measurement:
         match event:
             case DeviceFound():
                 machine.require_gpu(event.environment.gpu, event.environment.gpu_uuid)
-                self.recorder.environment = structs.replace(
-                    event.environment, packages=self.packages() or None
-                )
+                needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
+                packages = {name: version for name in needed if (version := package_version(name))}
+                environment = structs.replace(event.environment, packages=packages or None)
+                self.recorder.environment = environment
             case Built():
                 build = self.recorder.build(
                     event.variant, arch=event.arch, kernels=event.kernels, warnings=event.warnings
@@ -408,24 +398,17 @@ class Measurement:
                 if self.refused is not None and self.refused(build):
                     self.result.refused.add(event.variant)
             case Checked():
-                self.checked(event)
+                self.recorder.check(**structs.asdict(event))
+                if event.status == CheckResult.WRONG:
+                    self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
+                    if event.hint:
+                        self.result.hints[event.variant] = event.hint
+                elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
+                    why = f"does not support this shape: {event.why}"
+                    self.result.unsupported[event.variant] = why
             case Failed():
                 self.fail(event, CheckResult.FAILED)
         self.on_event(event)
-
-    def packages(self) -> dict[str, str]:
-        needed = {self.study.variants[name].needs for name in self.plan.variants} - {""}
-        return {name: version for name in needed if (version := package_version(name))}
-
-    def checked(self, event: Checked) -> None:
-        self.recorder.check(**structs.asdict(event))
-        if event.status == CheckResult.WRONG:
-            self.result.failures[event.variant] = f"wrong at {event.shape}: {event.why}"
-            if event.hint:
-                self.result.hints[event.variant] = event.hint
-        elif event.status == CheckResult.UNSUPPORTED and event.shape == self.plan.shape:
-            why = f"does not support this shape: {event.why}"
-            self.result.unsupported[event.variant] = why
 
     def fail(self, event: Failed, status: CheckResult) -> None:
         variant, why, hint = event.variant, event.error.message, event.error.hint
@@ -457,14 +440,6 @@ class Measurement:
         event = Failed(variant=variant, phase=phase, error=ErrorText(kind="", message=why))
         self.fail(event, status)
         self.on_event(event)
-
-    def fail_without_kernel(self, outcome: WorkerEnd, stored: list[str]) -> None:
-        """Fail the variants that ran to their end, and launched nothing that ncu saw."""
-        error = ncu.no_kernel()
-        for event in outcome.of(Captured):
-            if event.variant not in stored:
-                why = f"{error.message} ({error.hint})"
-                self.drop(event.variant, Phase.CAPTURE, why, CheckResult.FAILED)
 
     # ---- reports of ncu ----------------------------------------------------------------------
     def store(self, report: Path, captured: Iterable[Captured]) -> list[str]:

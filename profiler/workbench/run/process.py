@@ -148,15 +148,13 @@ class WorkerEnd:
         """How it ended, in words, its own last ones among them."""
         text = f": {said}" if (said := quoted(self.said)) else ""
         place = ", ".join(filter(None, (where, self.line)))
+        if not (self.silent_for or self.too_large):
+            how = ", ".join(filter(None, (place, f"exit {self.returncode}")))
+            return f"{'crashed' if self.returncode else 'ended'} its process ({how}){text}"
+        place = f" ({place})" if place else ""
         if self.silent_for:
-            place = f" ({place})" if place else ""
             return f"hangs: nothing came for {self.silent_for:g} s{place}{text}"
-        if self.too_large:
-            place = f" ({place})" if place else ""
-            return f"takes more than {self.too_large / 2**30:.1f} GiB of memory{place}{text}"
-        place = f"{place}, " if place else ""
-        what = "crashed" if self.returncode else "ended"
-        return f"{what} its process ({place}exit {self.returncode}){text}"
+        return f"takes more than {self.too_large / 2**30:.1f} GiB of memory{place}{text}"
 
     def of(self, kind: type[E]) -> list[E]:
         return [event for event in self.events if isinstance(event, kind)]

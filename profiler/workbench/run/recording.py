@@ -133,7 +133,7 @@ class Recorder:
         self.folder = folder
         self.environment = Environment()
         self._checks: dict[str, dict[str, Check]] = {}
-        self._witnesses: list[Witness] = []
+        self.witnesses: list[Witness] = []  # of the sessions that follow
         self._timing: tuple[Path, Timing] | None = None
         prints = Fingerprints(study)
         self._sources = {name: prints.of_sources(name) for name in variants}
@@ -262,7 +262,7 @@ class Recorder:
             provenance=provenance(self.environment),
             planned=planned,
             ways={name: others for name, others in ways.items() if others},
-            witnesses=tuple(self._witnesses),
+            witnesses=tuple(self.witnesses),
         )
         if path is None:
             path = self.new_timing(record)
@@ -271,15 +271,11 @@ class Recorder:
         self._timing = path, record
         return record
 
-    def witness(self, witness: Witness) -> None:
-        """Note a witness of the sessions that follow."""
-        self._witnesses.append(witness)
-
     @property
     def by_referee(self) -> dict[str, float]:
         """Microseconds of a call of each variant that has a witness."""
         times: dict[str, float] = {}
-        for seen in self._witnesses:
+        for seen in self.witnesses:
             if seen.microseconds and seen.anchor_microseconds:
                 times |= {seen.anchor: seen.anchor_microseconds, seen.variant: seen.microseconds}
         return times
@@ -387,18 +383,17 @@ def act_for(command: Iterable[str]) -> None:
 
 
 def typed() -> list[str]:
-    """The command in words: that of this process, or the one that it acts for."""
-    return list(_elsewhere) or [*_program(), *sys.argv[1:]]
-
-
-def _program() -> list[str]:
-    """Return how this process was started: as `workbench`, or as a program that imports it."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    """The command in words: that of this process, started as `workbench` or as a program that
+    imports it, or the one that it acts for.
+    """
+    if _elsewhere:
+        return list(_elsewhere)
+    spec, name = getattr(sys.modules["__main__"], "__spec__", None), Path(sys.argv[0]).name
+    program = ["python", name] if name == "-c" or name.endswith(".py") else [name or "python"]
     if spec is not None and spec.origin == sys.argv[0]:
-        name = spec.name.removesuffix(".__main__")
-        return ["workbench"] if name.startswith("workbench") else ["python", "-m", name]
-    name = Path(sys.argv[0]).name
-    return ["python", name] if name == "-c" or name.endswith(".py") else [name or "python"]
+        module = spec.name.removesuffix(".__main__")
+        program = ["workbench"] if module.startswith("workbench") else ["python", "-m", module]
+    return [*program, *sys.argv[1:]]
 
 
 def without_folders(word: str) -> str:

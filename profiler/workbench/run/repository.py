@@ -109,28 +109,23 @@ class Repository:
         try:
             try:
                 self.git(*add)
-            except (
-                ToolFailed
-            ):  # another run that ends lets git delete .git/worktrees, also a new one
+            except ToolFailed:  # another run that ends lets git delete also a new .git/worktrees
                 self.git(*add)
         except ToolFailed:  # git does not say why it could not write
             if shutil.disk_usage(folder).free < FULL:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
             raise
         try:
-            yield self.workspace(place, commit)
+            root = place / self.inside
+            if not (root / CONFIG_FILE).is_file():
+                raise UsageError(
+                    f"{commit.said} has no {CONFIG_FILE} in {self.inside}/",
+                    hint="name a commit in which the workspace stands where it does now",
+                )
+            yield find_workspace(root)
         except WorkbenchError as error:
             error.message = self.worded(error.message, place / self.inside, commit)
             raise
-
-    def workspace(self, place: Path, commit: Commit) -> Workspace:
-        root = place / self.inside
-        if not (root / CONFIG_FILE).is_file():
-            raise UsageError(
-                f"{commit.said} has no {CONFIG_FILE} in {self.inside}/",
-                hint="name a commit in which the workspace stands where it does now",
-            )
-        return find_workspace(root)
 
 
 def repository_of(workspace: Workspace) -> Repository:
@@ -219,7 +214,17 @@ def join(
             target.write_text(renamed(readable_text(path), path.suffix, names), encoding="utf-8")
         else:
             shutil.copy(path, target)
-    (ladder / "ablation.toml").write_text(_ladder(pairs, control), encoding="utf-8")
+    # The control, then each pair: what the older commit has, and upon it the newer one's.
+    steps = [(control, "")] if control else []
+    for variant in pairs:
+        steps += [(older(variant), steps[0][0] if steps else ""), (variant, older(variant))]
+    written = ["schema_version = 1"]
+    for variant, parent in steps:
+        written += ["", "[[step]]", f"variant = {json.dumps(variant)}"]
+        written += [f"parent = {json.dumps(parent)}"] if parent else []
+        change = "the same at the newer commit" if parent else "as it was"
+        written.append(f"key_change = {json.dumps(change)}")
+    (ladder / "ablation.toml").write_text("\n".join([*written, ""]), encoding="utf-8")
     return find_workspace(folder)
 
 
@@ -248,18 +253,3 @@ def renamed(text: str, suffix: str, names: Mapping[str, object]) -> str:
         ),
         text,
     )
-
-
-def _ladder(pairs: Sequence[str], control: str) -> str:
-    """The control, then each pair: what the older commit has, and upon it the newer one's."""
-    steps = [(control, "")] if control else []
-    for variant in pairs:
-        steps += [(older(variant), steps[0][0] if steps else ""), (variant, older(variant))]
-    written = ["schema_version = 1"]
-    for variant, parent in steps:
-        written += ["", "[[step]]", f"variant = {json.dumps(variant)}"]
-        written += [f"parent = {json.dumps(parent)}"] if parent else []
-        written.append(
-            'key_change = "the same at the newer commit"' if parent else 'key_change = "as it was"'
-        )
-    return "\n".join(written) + "\n"

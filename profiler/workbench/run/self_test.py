@@ -53,23 +53,21 @@ def outcomes(tool: str | None, arch: str, *, has_gpu: bool) -> Iterator[Outcome]
             yield failed(next(one for one in (*KERNEL_STEPS, "exit") if one not in done), code, log)
         if torch is None:
             return
-        if tool is not None and code == 0:
-            yield from _profiled(tool, this_module, folder)
+        for step, options in NCU_STEPS.items():
+            if tool is None or code != 0:
+                break
+            report = folder / f"{options[0]}.ncu-rep"
+            command = [tool, *options, "--export", str(report), *this_module, "kernel"]
+            ended, said = ran(command, folder)
+            try:
+                missing, every = without_number(actions(report, None)[0])
+                found = f"{every} metrics, {missing} of them without a number"
+                yield Outcome(step, found=found)
+            except BadCapture as error:
+                yield failed(step, ended, said if said.strip() else error.message)
         ended, said = torch.result()
         works = Outcome(TORCH_STEP, found=said.strip())
         yield works if ended == 0 else failed(TORCH_STEP, ended, said)
-
-
-def _profiled(tool: str, this_module: Sequence[str], folder: Path) -> Iterator[Outcome]:
-    for step, options in NCU_STEPS.items():
-        report = folder / f"{options[0]}.ncu-rep"
-        command = [tool, *options, "--export", str(report), *this_module, "kernel"]
-        ended, said = ran(command, folder)
-        try:
-            missing, every = without_number(actions(report, None)[0])
-            yield Outcome(step, found=f"{every} metrics, {missing} of them without a number")
-        except BadCapture as error:
-            yield failed(step, ended, said if said.strip() else error.message)
 
 
 def failed(step: str, code: int | None, log: str) -> Outcome:

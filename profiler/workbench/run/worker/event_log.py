@@ -113,13 +113,14 @@ STREAM_HINT = (
 
 
 def in_words(error: BaseException) -> ErrorText | None:
-    """Explain an error; None if its own first line says as much."""
-    kind = type(error).__name__
-    for cause in _chain(error):
-        text = next(filter(None, (says(cause) for says in SAYS)), None)
-        if text is not None:
-            message, hint = text
-            return ErrorText(kind=kind, message=message, hint=hint)
+    """Explain an error by itself, or what it came of; None if its own first line says as much."""
+    cause: BaseException | None = error
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if text := next(filter(None, (says(cause) for says in SAYS)), None):
+            return ErrorText(kind=type(error).__name__, message=text[0], hint=text[1])
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
@@ -143,16 +144,6 @@ def place(error: BaseException) -> str:
     """``fix1.py:12``, the innermost line of the study's own code; "" where none is among them."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "/kernels/" in f.filename]
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """It, and what it came of."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = current.__cause__ or current.__context__
 
 
 def _at(where: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +18,12 @@ from workbench.errors import ToolFailed
 from workbench.run.protocol import Broken, ErrorText, Hello
 from workbench.run.worker.event_log import EventLog, or_broken
 from workbench.run.worker.loader import KeptSources
-from workbench.run.worker.startup import Forked, Parent, forked
+from workbench.run.worker.startup import Parent, forked
 
 if TYPE_CHECKING:
     from workbench.run.worker.checking import CheckPipes
 
+POLL_SECONDS = 0.005
 RAN_OUT = "where memory or time ran out"
 
 
@@ -106,6 +109,36 @@ class ForkingWorker(ABC):
                 hint = f"{RAN_OUT}, {self.smaller}" if is_killed else self.its_reference
                 self.journal.current("")
                 self.journal.write(Broken(error=ErrorText.of(ToolFailed(why, hint=hint))))
+
+
+class Forked:
+    """A fork with a CUDA context of its own. It prepares itself at once, and works when its turn
+    comes.
+    """
+
+    def __init__(
+        self, prepare: Callable[[], None], work: Callable[[], None], journal: EventLog
+    ) -> None:
+        waiting, self.turn = os.pipe()
+
+        def prepare_and_work() -> None:
+            with or_broken(journal):
+                prepare()
+                os.read(waiting, 1)
+                work()
+
+        self.pid = forked(prepare_and_work)
+        os.close(waiting)
+
+    def run(self, parent: Parent) -> int:
+        """Let it work, and return its wait status."""
+        with suppress(BrokenPipeError):
+            os.write(self.turn, b"1")
+        os.close(self.turn)
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            parent.require()
+            time.sleep(POLL_SECONDS)
+        return ended[1]
 
 
 def make_context() -> None:

@@ -200,15 +200,15 @@ def _hook(before: Callable[..., Any] | None) -> Callable[..., Any]:
         stages = arguments[1]
         if STAGE in stages:
             compiled = stages[STAGE]
-            stages[STAGE] = lambda *inner: _of_users(compiled(*inner))
+
+            def with_lines(*inner: Any) -> Any:
+                code = compiled(*inner)  # whatever a stage of another version gives stays as it is
+                return lines_of_users(code) if isinstance(code, str) else code
+
+            stages[STAGE] = with_lines
         return None
 
     return add
-
-
-def _of_users(code: Any) -> Any:
-    """Whatever a stage of another version gives stays as it is."""
-    return lines_of_users(code) if isinstance(code, str) else code
 
 
 ENTRY = re.compile(r"^!(\d+) = (?:distinct )?!(\w+)\((.*)\)$", re.MULTILINE)

@@ -131,19 +131,17 @@ def own_settings(module: str) -> Iterator[None]:
         _inside = False
 
 
-def keep_settings(module: ModuleType) -> ModuleType:
-    """The functions of a variant or a study have the settings that their code makes."""
-    kept = own_settings(module.__name__)  # anew at each call
-    for name in ("run", "inputs", "reference", "exact", "plain", "accepts"):
-        if callable(function := getattr(module, name, None)):
-            setattr(module, name, kept(function))
-    if kinds := getattr(module, "adversarial", None):
-        vars(module)["adversarial"] = {name: kept(kind) for name, kind in kinds.items()}
-    return module
-
-
 def load_kept(path: Path, name: str) -> ModuleType:
-    """Load a module anew, with its own settings, and the same random numbers at every load."""
+    """Load a variant or a study anew, with the same random numbers at every load. Its functions
+    have the settings that its code makes.
+    """
     prepare(path)
     with same_draws(), own_settings(name):
-        return keep_settings(load_module(path, name))
+        module = load_module(path, name)
+        kept = own_settings(module.__name__)  # anew at each call
+        for key in ("run", "inputs", "reference", "exact", "plain", "accepts"):
+            if callable(function := getattr(module, key, None)):
+                setattr(module, key, kept(function))
+        if kinds := getattr(module, "adversarial", None):
+            vars(module)["adversarial"] = {kind: kept(draw) for kind, draw in kinds.items()}
+        return module

@@ -146,9 +146,6 @@ class GatedProcess:
             if words[gated.EXPIRED] or now > began + seconds:
                 raise Lost(f"nothing came for {now - began:.0f} s")
 
-    def until_ready(self) -> None:
-        self.until(gated.STATE, gated.READY, BUILD_SECONDS)
-
     def received_object(self) -> Any:
         """What a trusted process has sent: the auditor, whose references may be slow."""
         return ForkingPickler.loads(self.received(AUDITOR_SECONDS))
@@ -206,15 +203,6 @@ class GatedProcess:
                 os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         self.pipe.close()
-
-
-def kept_by(executor: GatedProcess) -> tuple[Revealed, list[bytes]]:
-    """Ask for what an executor keeps of its last replay, and the bytes of that."""
-    executor.command(gated.REVEAL)
-    revealed = decoded(executor.received(most=MOST_TOLD), Revealed)
-    memory = [executor.received() for _ in revealed.layouts]
-    executor.finished()
-    return revealed, memory
 
 
 def decoded(told: bytes, kind: type[T]) -> T:
@@ -397,15 +385,18 @@ class Referee:
         if warm:
             for graph in range(INSTANCES):
                 side.executor.replay(graph)
-        kept, draw = kept_by(side.executor), random.SystemRandom()
-        made = side.executor.made
+        executor, made, draw = side.executor, side.executor.made, random.SystemRandom()
+        executor.command(gated.REVEAL)
+        revealed = decoded(executor.received(most=MOST_TOLD), Revealed)
+        memory = [executor.received() for _ in revealed.layouts]
+        executor.finished()
         drawn = [
             (draw.randrange(len(made)), draw.randrange(side.calls + 1)) for _ in range(MOST_DRAWN)
         ]
         told = tuple(each.secret for each in made)
         size = len(made), ROWS_OF_SUMS, SUMMED + 1
         sums = np.frombuffer(b"".join(each.sums for each in made), np.float64).reshape(size)
-        answer = self.ask(auditor, Claims(side.calls, told, sums, drawn, *kept))
+        answer = self.ask(auditor, Claims(side.calls, told, sums, drawn, revealed, memory))
         assert isinstance(answer, Audited)
         return answer
 
@@ -425,10 +416,10 @@ class Referee:
     def side(self, auditor: GatedProcess, variant: str) -> Iterator[RefereedVariant]:
         with self.started(partial(self.execute, variant)) as executor:
             if not self.copies:  # the first executor begins beside the auditor
-                auditor.until_ready()
+                auditor.until(gated.STATE, gated.READY, BUILD_SECONDS)
                 self.copies = auditor.received_object()
             executor.pipe.send(self.copies)
-            executor.until_ready()
+            executor.until(gated.STATE, gated.READY, BUILD_SECONDS)
             calls = executor.page.words[gated.CALLS]
             if not 0 < calls <= MOST_CALLS:
                 raise Lied(f"it says that its graph has {calls} calls")
@@ -443,12 +434,18 @@ class Referee:
         page, (ours, theirs) = Page(), Pipe()
 
         def child() -> None:
-            close_others(theirs.fileno())
+            # What a fork has inherited, the pipes of other processes among it.
+            for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+                if number > 2 and number != theirs.fileno():
+                    with suppress(OSError):
+                        os.close(number)
             gated.executing(page, theirs, partial(work, page, theirs))
 
         pid = forked(child)
         theirs.close()
-        bound_reading(ours, ANSWER_SECONDS)
+        with socket.socket(fileno=os.dup(ours.fileno())) as end:  # no half message is waited for
+            bound = struct.pack("ll", math.ceil(ANSWER_SECONDS), 0)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
         page.hide()
         remote = GatedProcess(page, ours, pid, self.parent)
         try:
@@ -508,18 +505,3 @@ def with_audits(witness: Witness, audited: Audited) -> Witness:
     return msgspec.structs.replace(
         witness, audits=audited.calls, relative=relative, why=audited.why
     )
-
-
-def bound_reading(pipe: Connection, seconds: float) -> None:
-    """Let no half of a message be waited for."""
-    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
-        bound = struct.pack("ll", math.ceil(seconds), 0)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, bound)
-
-
-def close_others(kept: int) -> None:
-    """Close what a fork has inherited, the pipes of other processes among it."""
-    for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
-        if number > 2 and number != kept:
-            with suppress(OSError):
-                os.close(number)

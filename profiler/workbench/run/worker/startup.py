@@ -38,7 +38,6 @@ from workbench.study.front_ends import imported_by
 
 POLL_SECONDS = 0.02
 LOOK_SECONDS = 1.0
-FORK_POLL_SECONDS = 0.005
 
 
 class Parent:
@@ -184,36 +183,6 @@ def forked(work: Callable[[], None]) -> int:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-class Forked:
-    """A fork with a CUDA context of its own. It prepares itself at once, and works when its turn
-    comes.
-    """
-
-    def __init__(
-        self, prepare: Callable[[], None], work: Callable[[], None], journal: EventLog
-    ) -> None:
-        waiting, self.turn = os.pipe()
-
-        def prepare_and_work() -> None:
-            with or_broken(journal):
-                prepare()
-                os.read(waiting, 1)
-                work()
-
-        self.pid = forked(prepare_and_work)
-        os.close(waiting)
-
-    def run(self, parent: Parent) -> int:
-        """Let it work, and return its wait status."""
-        with suppress(BrokenPipeError):
-            os.write(self.turn, b"1")
-        os.close(self.turn)
-        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
-            parent.require()
-            time.sleep(FORK_POLL_SECONDS)
-        return ended[1]
 
 
 DRIVER = "libcuda.so.1"

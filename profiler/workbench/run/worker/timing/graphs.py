@@ -41,16 +41,12 @@ def captured(
         except BaseException:
             with suppress(RuntimeError):  # what it says is only that the capture was broken
                 graph.capture_end()
-            draw_as_before()
+            # Torch's generators take a broken capture to go on still: let them draw as before.
+            for generator in torch.cuda.default_generators:
+                generator.graphsafe_set_state(generator.clone_state())
             raise
     graph.instantiate()
     return graph
-
-
-def draw_as_before() -> None:
-    """Let torch draw on the GPU after a broken capture: its generators take it to go on still."""
-    for generator in torch.cuda.default_generators:
-        generator.graphsafe_set_state(generator.clone_state())
 
 
 def warm_up(call: Callable[[], Any], side: torch.cuda.Stream) -> Call | None:
@@ -86,21 +82,18 @@ def as_timed(
     return call
 
 
-def handles(graph: torch.cuda.CUDAGraph) -> list[Any]:
-    """Raises RuntimeError where the driver does not tell."""
+def nodes(graph: torch.cuda.CUDAGraph) -> Call:
+    """List what the graph launches, in the order in which it was captured. Raises RuntimeError
+    where the driver does not tell.
+    """
     from cuda.bindings import driver
 
     raw, what = driver.CUgraph(graph.raw_cuda_graph()), "the nodes of a graph"
     _, count = _told(driver.cuGraphGetNodes(raw, 0), what)
     if not count:
-        return []
-    nodes, count = _told(driver.cuGraphGetNodes(raw, count), what)
-    return list(nodes[:count])
-
-
-def nodes(graph: torch.cuda.CUDAGraph) -> Call:
-    """List what the graph launches, in the order in which it was captured."""
-    return tuple(_node(handle) for handle in handles(graph))
+        return ()
+    handles, count = _told(driver.cuGraphGetNodes(raw, count), what)
+    return tuple(map(_node, handles[:count]))
 
 
 def _node(handle: Any) -> GraphNode:

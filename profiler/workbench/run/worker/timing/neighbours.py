@@ -268,17 +268,14 @@ class Neighbours:
             del drawn
         self.most_pieces = max((pieces_of(self.like[name]) for name in self.names), default=1)
         self.constants = [{name: self.like[name] for name in self.constant}]
-        for _ in range((copies or self._copies_wanted(study, shape)) - 1):
+        if not copies and self.constant:
+            size = sum(size_of(self.like[name]) for name in self.constant)
+            free = torch.cuda.mem_get_info()[0]
+            copies = copies_of_constants(study.work(shape).bytes, gpu.l2_bytes, size, free)
+        for _ in range((copies or 1) - 1):
             drawn = self.draw()
             self.constants.append({name: drawn[name] for name in self.constant})
             del drawn
-
-    def _copies_wanted(self, study: ModuleType, shape: Shape) -> int:
-        if not self.constant:
-            return 1
-        size = sum(size_of(self.like[name]) for name in self.constant)
-        free = torch.cuda.mem_get_info()[0]
-        return copies_of_constants(study.work(shape).bytes, self.gpu.l2_bytes, size, free)
 
     @property
     def copies(self) -> int:

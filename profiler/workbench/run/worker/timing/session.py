@@ -121,8 +121,12 @@ class TimingProcess:
             switch_contexts()
             self.warm_up(rounds)
             self.rounds(rounds)
-        if self.is_power_limited and not alone:
-            self.kernels_alone(rounds)
+        if any(POWER in reason.lower() for reason in self.reasons) and not alone:
+            # The clock in turn depends on who else runs: those that count are timed alone, too.
+            self.round = structs.replace(self.round, kernel_alone=True)
+            places = self.counting(rounds)
+            for place in random.sample(places, len(places)):
+                rounds.alone(place)
         load = self.gauge.load()
         return Session(
             number=number,
@@ -165,7 +169,9 @@ class TimingProcess:
             self.require_l2()
         except BaseException as error:  # users' code may also exit
             if name not in call_times or not isinstance(error, torch.cuda.OutOfMemoryError):
-                self.drop(name, error)
+                self.out.add(name)
+                self.instances = [one for one in self.instances if one.variant != name]
+                self.fail(name, error)
         else:
             call_times[name] = instance.each
             self.instances.append(instance)
@@ -178,11 +184,6 @@ class TimingProcess:
                 f"sets {size} bytes aside as persisting L2 cache, which the others miss",
                 hint=BESIDE_HINT,
             )
-
-    def drop(self, name: str, error: BaseException) -> None:
-        self.out.add(name)
-        self.instances = [one for one in self.instances if one.variant != name]
-        self.fail(name, error)
 
     # ---- timing ------------------------------------------------------------------------------
     def warm_up(self, rounds: Rounds) -> None:
@@ -209,7 +210,10 @@ class TimingProcess:
         number = 0
         while number < self.wanted:
             rounds.run(number)
-            self.note_throttling()
+            load = self.gauge.load()
+            if load.throttled is not None:
+                self.throttled.append(load.throttled)
+                self.reasons.update(load.reasons)
             number += 1
             if number > 2 and rounds.seconds > LONG_ROUND_SECONDS:
                 self.wanted = min(self.wanted, FEWEST_ROUNDS)
@@ -222,23 +226,6 @@ class TimingProcess:
         if now != self.round or variant:
             self.round = now
             self.heard(now)
-
-    def note_throttling(self) -> None:
-        load = self.gauge.load()
-        if load.throttled is not None:
-            self.throttled.append(load.throttled)
-            self.reasons.update(load.reasons)
-
-    @property
-    def is_power_limited(self) -> bool:
-        return any(POWER in reason.lower() for reason in self.reasons)
-
-    def kernels_alone(self, rounds: Rounds) -> None:
-        """Time each of those that count alone, since the clock in turn depends on who else runs."""
-        self.round = structs.replace(self.round, kernel_alone=True)
-        places = self.counting(rounds)
-        for place in random.sample(places, len(places)):
-            rounds.alone(place)
 
     def counting(self, rounds: Rounds) -> list[int]:
         """An instance of the primary reference, of the fastest others, of the fastest steps in turn
@@ -421,12 +408,8 @@ def series_of(rounds: Rounds, instances: Sequence[Instance]) -> tuple[Series, ..
                     unchecked=instance.unchecked,
                     refused_at=instance.refused_at,
                     gap=round(median(column.gaps), 4) if column.gaps else None,
-                    mhz=_rounded(column.mhz, 1),
+                    # One below zero becomes zero, as in ``take``.
+                    mhz=tuple(max(0.0, float(np.round(mhz, 1))) for mhz in column.mhz),
                 )
             )
     return tuple(recorded)
-
-
-def _rounded(values: Sequence[float], digits: int) -> tuple[float, ...]:
-    """Round the values; one below zero becomes zero, as in ``take``."""
-    return tuple(max(0.0, float(np.round(value, digits))) for value in values)
