@@ -54,7 +54,7 @@ def work(job: Job, journal: EventLog) -> None:
         return JobWorker(job, journal).run()
     from workbench.run.worker.device import on_cpu
     from workbench.run.worker.shipping import packed
-    from workbench.run.worker.trial_call import TrialRun
+    from workbench.run.worker.trial_worker import TrialRun
 
     if isinstance(job, ShipJob):
         return journal.write(packed(job))

@@ -29,7 +29,6 @@ MARK = "WORKBENCH_TEST_MARK"
 COMMAND = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from workbench import answered, children
 from workbench import children
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup would have ignored
@@ -139,7 +138,7 @@ def test_children_are_waited_for_in_one_place() -> None:
     )
     engine = Path(children.__file__).parent
     found = {path.name for path in engine.rglob("*.py") if itself.search(path.read_text())}
-    forks = {"forking_worker.py", "session_forks.py", "referee.py", "startup.py"}
+    forks = {"forking_worker.py", "session_forks.py", "referee.py"}
     assert found == {"children.py", "bootstrap.py", *forks}
     assert not re.search(
         r"subprocess\.run|\.wait\(\)", (engine / "remote/bootstrap.py").read_text()

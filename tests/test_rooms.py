@@ -11,7 +11,7 @@ from pathlib import Path
 
 ENGINE = Path(__file__).parents[1] / "profiler" / "workbench"
 ROOMS = (
-    *("errors", "words", "bounds", "answered", "children", "cuda", "study", "problems"),
+    *("errors", "words", "bounds", "children", "cuda", "study", "problems"),
     *("evidence", "ncu", "run", "derive", "load", "judge", "render", "app", "remote"),
     *("cli", "library", "__main__"),
 )

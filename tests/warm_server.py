@@ -13,7 +13,7 @@ from typing import Any
 
 import torch.fx.experimental.validator  # noqa: F401  (what a call without values imports)
 
-from workbench.run.worker import checking, trial_call  # noqa: F401
+from workbench.run.worker import checking, process_settings  # noqa: F401
 
 
 def serve(connection: socket.socket) -> dict[str, Any]:

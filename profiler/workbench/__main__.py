@@ -12,9 +12,9 @@ INTERRUPTED = 130
 
 def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-    from workbench import answered, children
+    from workbench import children
 
-    answered.listen()
+    children.listen()
     if (status := children.kept()) is not None:
         return told(status)
     try:
@@ -25,17 +25,17 @@ def main() -> int:
     except KeyboardInterrupt:  # at any moment, as while it imports
         code = INTERRUPTED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all that is left is the interpreter's own end
-    answered.answer(code)
+    children.answer(code)
     return code
 
 
 def told(status: int) -> int:
     """Return the exit code of a verb whose process ended so: without an answer it is never 0."""
-    from workbench import answered, children
+    from workbench import children
 
-    if (code := answered.exit_code()) is not None:
-        return code
-    path, crash = answered.running(), answered.crash_text()
+    if children.page.has_answer:
+        return int(children.page.code)
+    path, crash = children.running_file(), children.crash_text()
     if crash:
         from workbench.study.users_code import crash_in_words
 

@@ -1,10 +1,14 @@
 """Processes and folders of a command: they go when it ends, whatever ended it. The one place where
 children are waited for; ``remote/bootstrap.py`` also runs without a workbench, and waits by itself.
+
+The processes of a verb share a page: its exit code, the user's file whose code is running, since
+that code may end the process, and the folders to delete.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import secrets
@@ -19,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench import answered, bounds
+from workbench import bounds
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_SECONDS = 2.0  # for a process that is left behind to end at SIGTERM
@@ -29,6 +33,64 @@ LOOK_SECONDS = 0.2  # between two looks at the memory that a user's code takes
 WHERE = signal.SIGURG  # a process that runs a user's code answers it with its lines, others not
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 _prctl = ctypes.CDLL(None).prctl
+_PATH_BYTES, _FOLDERS_BYTES = 4096, 12288
+
+
+class _Page(ctypes.Structure):
+    """``status`` is what the supervisor waited for; a line break ends each of the ``folders``."""
+
+    _fields_ = (
+        ("has_answer", ctypes.c_bool),
+        ("code", ctypes.c_ubyte),
+        ("has_status", ctypes.c_bool),
+        ("status", ctypes.c_int),
+        ("path", ctypes.c_char * _PATH_BYTES),
+        ("folders", ctypes.c_char * _FOLDERS_BYTES),
+    )
+
+
+def _shared() -> _Page:
+    """Forks see the same bytes."""
+    return _Page.from_buffer(mmap.mmap(-1, ctypes.sizeof(_Page)))
+
+
+page = _shared()
+crash: int | None = None  # the file that gets the lines of a crash
+
+
+def listen() -> None:
+    """Called before a fork that may crash; a process that forks for many gives each a page."""
+    global crash, page
+    page = _shared()
+    opened = os.memfd_create("workbench-crash")
+    crash = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3)  # a standard stream may be closed
+    os.close(opened)
+
+
+def crash_text() -> str:
+    size = os.fstat(crash).st_size if crash is not None else 0
+    return os.pread(crash, size, 0).decode(errors="replace") if crash is not None else ""
+
+
+def answer(code: int) -> None:
+    """From here on nothing changes the exit code."""
+    page.code = code & 0xFF
+    page.has_answer = True
+
+
+def running_file() -> str:
+    """The user's file whose code is running; "" for none."""
+    return os.fsdecode(page.path)
+
+
+@contextmanager
+def runs(path: Path) -> Iterator[None]:
+    before = page.path
+    page.path = os.fsencode(path)[: _PATH_BYTES - 1]
+    try:
+        yield
+    finally:
+        page.path = before
 
 
 def kept() -> int | None:
@@ -44,7 +106,7 @@ def kept() -> int | None:
     if supervisor := os.fork():
         status = _outlive(supervisor, lambda number, frame: os.kill(supervisor, number))
         _end_the_rest()
-        return answered.page.status if answered.page.has_status else status
+        return page.status if page.has_status else status
     parent, above = os.getpid(), parent
     _prctl(_SET_CHILD_SUBREAPER, 1)
     if child := os.fork():
@@ -59,7 +121,7 @@ def _keep(child: int, parent: int) -> None:
         os.kill(child, number if os.getppid() == parent else signal.SIGKILL)
 
     def look(number: int, frame: FrameType | None) -> None:
-        if answered.running() and memory_of(child) > bounds.STUDY_MEMORY:
+        if running_file() and memory_of(child) > bounds.STUDY_MEMORY:
             os.kill(child, WHERE)
             time.sleep(LOOK_SECONDS / 2)
             os.kill(child, signal.SIGKILL)
@@ -69,8 +131,8 @@ def _keep(child: int, parent: int) -> None:
         end_with(parent, signal.SIGTERM)
         signal.signal(signal.SIGALRM, look)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS, LOOK_SECONDS)
-        answered.page.status = _outlive(child, pass_on)
-        answered.page.has_status = True
+        page.status = _outlive(child, pass_on)
+        page.has_status = True
         _end_the_rest()
     finally:
         os._exit(0)
@@ -100,7 +162,7 @@ def _end_the_rest() -> None:
                 os.kill(pid, signal.SIGKILL if is_late else signal.SIGTERM)
             told |= ours
             time.sleep(POLL_SECONDS)
-    for name in filter(None, answered.page.folders.split(b"\n")):
+    for name in filter(None, page.folders.split(b"\n")):
         shutil.rmtree(os.fsdecode(name), ignore_errors=True)
 
 
@@ -180,7 +242,9 @@ def kill_tree(pid: int) -> None:
 def temporary_folder(prefix: str = "workbench-", within: Path | None = None) -> Iterator[Path]:
     """Make a folder that is gone afterwards, and also when this command is killed."""
     folder = Path(within or tempfile.gettempdir()) / f"{prefix}{secrets.token_hex(8)}"
-    answered.note_folder(folder)
+    names = page.folders + os.fsencode(folder.absolute()) + b"\n"
+    if len(names) < _FOLDERS_BYTES:  # else it stays where the command is killed
+        page.folders = names
     folder.mkdir(mode=0o700)
     try:
         yield folder

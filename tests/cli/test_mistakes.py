@@ -22,7 +22,7 @@ from workbench.run.worker.event_log import EventLog, describe
 from workbench.run.worker.job_worker import JobWorker
 from workbench.run.worker.lines import lines_of_users, marked
 from workbench.run.worker.loader import Opened
-from workbench.run.worker.trial_call import TrialRun
+from workbench.run.worker.trial_worker import TrialRun
 from workbench.study.front_ends import (
     FRONT_ENDS,
     front_ends_of,

@@ -34,7 +34,7 @@ from property_cases import examples
 from remote.test_ssh import ended
 from standin import StandIn, stand_in_for_jobs
 from test_children import MARK, marked, until
-from workbench import __main__, answered
+from workbench import __main__, children
 from workbench.errors import Interrupted
 from workbench.run import machine, measurement, process, side_jobs
 from workbench.run.measurement import Measurement
@@ -108,8 +108,8 @@ class Place:
     ) -> int:
         """Run a verb in a fork of this process, in a session of its own; its exit code."""
         self.counts.write_bytes(bytes(8))
-        answered.page.has_answer = answered.page.has_status = False
-        answered.page.folders = answered.page.path = b""
+        children.page.has_answer = children.page.has_status = False
+        children.page.folders = children.page.path = b""
         if (child := os.fork()) == 0:
             code = 99
             try:

@@ -174,7 +174,7 @@ class Interrupt:
     left = int(sys.argv.pop(1))
     def find_spec(self, name, path=None, target=None):
         # Before it imports more, it blocks signals.
-        first = name in ("workbench.__main__", "workbench.answered", "workbench.children")
+        first = name in ("workbench.__main__", "workbench.children")
         first = first or name in ("workbench.study", "workbench.bounds")
         if name.startswith(("workbench.", "typer", "msgspec", "rich")) and not first:
             Interrupt.left -= 1

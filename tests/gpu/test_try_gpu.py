@@ -59,9 +59,9 @@ def test_a_file_is_checked_timed_and_profiled(name: str, folder: Path, capsys: C
 
 def test_who_widens_the_tolerance_is_wrong_all_the_same(folder: Path, capsys: Capsys) -> None:
     """Its process says nothing of the errors that the reference has."""
-    (folder / "mine.py").write_text("""from workbench.run.worker import trial_call
+    (folder / "mine.py").write_text("""import __main__ as trial_worker
 
-trial_call.error_of = lambda *given: (1e3, 0.5, "")
+trial_worker.error_of = lambda *given: (1e3, 0.5, "")
 
 
 def run(x):

@@ -43,7 +43,7 @@ from workbench.run.worker.correctness import CallsMade, check_variant
 from workbench.run.worker.device import on_cpu
 from workbench.run.worker.loader import Opened
 from workbench.run.worker.process_settings import load_kept
-from workbench.run.worker.trial_call import TrialRun
+from workbench.run.worker.trial_worker import TrialRun
 from workbench.study.sources import Fingerprints, source_files
 from workbench.study.values import Tolerance
 from workbench.study.workspace import find_workspace, load_module

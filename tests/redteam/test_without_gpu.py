@@ -457,11 +457,11 @@ TRIED_HERE = {
     "torchs": "torch.where = lambda x, *given: torch.zeros(x.shape, dtype=torch.float64)\n"
     "torch.allclose = torch.equal = lambda *given, **named: True\n",
     "tensors": "torch.Tensor.abs = torch.zeros_like\n",
-    "ours": "from workbench.run.worker import output, trial_call\n"
+    "ours": "import __main__ as trial_worker\nfrom workbench.run.worker import output\n"
     "output.deviation = lambda *given: output.Deviation()\n"
-    "trial_call.error_of = lambda *given: (0.0, 0.0, '')\n",
-    "tolerance": "from workbench.run.worker import trial_call\n"
-    "trial_call.error_of = lambda *given: (1e3, 0.5, '')\n",
+    "trial_worker.error_of = lambda *given: (0.0, 0.0, '')\n",
+    "tolerance": "import __main__ as trial_worker\n"
+    "trial_worker.error_of = lambda *given: (1e3, 0.5, '')\n",
     "studys": "import sys\nstudy = sys.modules['workbench_study']\n"
     "study.exact = lambda inputs: inputs['x'].double() * 2.5\n"
     "study.plain = lambda inputs: inputs['x'] * 2.5\n",

@@ -109,7 +109,7 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
 
 class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     """The ``baseline`` and ``references`` of a study, called once at its ``shapes``: see
-    ``worker.trial``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
+    ``worker.trial_worker``. ``device`` is ``cuda`` or ``cpu``; ``called`` is how its user knows the
     baseline. ``ranges``: the references may do other work than the baseline.
     """
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import FrameType
 
-from workbench import answered, bounds, children
+from workbench import bounds, children
 from workbench.errors import UsageError
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,7 +40,7 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     signals: list[int] = []
     try:
         with (
-            answered.runs(path),
+            children.runs(path),
             noting_crashes(),
             prints_to_stderr(),
             time_limit(),
@@ -117,13 +117,13 @@ def noting_crashes() -> Iterator[None]:
     """Lines at which the process crashes, does not come back or takes all memory go to the one
     that waits.
     """
-    if answered.crash is None or faulthandler.is_enabled():
+    if children.crash is None or faulthandler.is_enabled():
         yield
         return
-    faulthandler.enable(answered.crash, all_threads=False)
-    faulthandler.register(children.WHERE, answered.crash, all_threads=False)
+    faulthandler.enable(children.crash, all_threads=False)
+    faulthandler.register(children.WHERE, children.crash, all_threads=False)
     last = bounds.STUDY_SECONDS + bounds.STUDY_LAST_SECONDS
-    faulthandler.dump_traceback_later(last, file=answered.crash, exit=True)
+    faulthandler.dump_traceback_later(last, file=children.crash, exit=True)
     try:
         yield
     finally:
