@@ -131,11 +131,6 @@ class Played(Referee):
     """Its auditor knows the sums, and its bare graphs take no time."""
 
     lies: Lies
-    auditor: int = 0
-
-    def side(self, auditor: GatedProcess, variant: str) -> Any:
-        self.auditor = auditor.pid
-        return super().side(auditor, variant)
 
     def audit_process(self, page: Page, pipe: Connection) -> None:
         pipe.send(1)
@@ -146,11 +141,11 @@ class Played(Referee):
         if lies.fails:
             raise RuntimeError(lies.fails)
         if lies.kills:
-            os.kill(self.auditor, signal.SIGKILL)
+            os.kill(self.auditor.pid, signal.SIGKILL)
         pipe.send_bytes(lies.layouts)
         play(lies, page, pipe)
 
-    def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
+    def ask(self, question: Bare | Claims) -> object:
         if isinstance(question, Bare):
             try:
                 question.launched.require_neighbours({"n": 18}, question.calls)

@@ -269,6 +269,7 @@ class Referee:
         self.copies = 0  # of what is constant, as many as the auditor has
         self.seed = secrets.randbits(47)
         self.parent = Parent()
+        self.auditor: GatedProcess
 
     def witnesses(
         self, variants: Sequence[str], current: Callable[[str], None]
@@ -287,10 +288,10 @@ class Referee:
         """Take variants from what is ``left`` while auditor and anchor are there."""
         with ExitStack() as stack:
             try:
-                auditor, self.copies = stack.enter_context(self.started(self.audit_process)), 0
+                self.auditor, self.copies = stack.enter_context(self.started(self.audit_process)), 0
                 current(self.anchor)
-                anchor = stack.enter_context(self.side(auditor, self.anchor))
-                audited = self.audited(auditor, anchor, warm=True)
+                anchor = stack.enter_context(self.side(self.anchor))
+                audited = self.audited(anchor, warm=True)
                 if audited.why:
                     raise Lost(audited.why)
             except Lost as error:  # no variant's doing, or not twice
@@ -299,26 +300,30 @@ class Referee:
                     yield Witness(variant=left.pop(0), anchor="", unmeasured=why)
                 return
             yield with_audits(Witness(variant=self.anchor, anchor=self.anchor), audited)
-            while left and are_there(auditor, anchor):
+            while left and self.are_there(anchor):
                 name = left.pop(0)
                 current(name)
                 try:
-                    with self.side(auditor, name) as side:
-                        yield self.witness(auditor, side, anchor)
+                    with self.side(name) as side:
+                        yield self.witness(side, anchor)
                 except Lied as error:
                     yield Witness(variant=name, anchor=self.anchor, why=error.message)
                 except Lost as error:
                     yield Witness(variant=name, anchor=self.anchor, unmeasured=error.message)
 
-    def witness(
-        self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
-    ) -> Witness:
-        ours, theirs = self.times(auditor, side, anchor)
-        (time_us, error), (anchor_us, anchor_error) = (
-            ours.call(side.calls),
-            theirs.call(anchor.calls),
-        )
-        audited = self.audited(auditor, side)
+    def are_there(self, anchor: RefereedVariant) -> bool:
+        try:
+            self.auditor.replay(anchor.bare)
+            anchor.executor.replay(0)
+        except Lost:
+            return False
+        return True
+
+    def witness(self, side: RefereedVariant, anchor: RefereedVariant) -> Witness:
+        ours, theirs = self.times(side, anchor)
+        time_us, error = ours.call(side.calls)
+        anchor_us, anchor_error = theirs.call(anchor.calls)
+        audited = self.audited(side)
         is_timed = time_us > 0 and anchor_us > 0
         witness = Witness(
             variant=side.variant,
@@ -334,14 +339,14 @@ class Referee:
         return with_audits(witness, audited)
 
     def times(
-        self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
+        self, side: RefereedVariant, anchor: RefereedVariant
     ) -> tuple[ReplayTimes, ReplayTimes]:
         """Time them again where the referee was interrupted too often: whoever does that to the
         replays of others has a short time, and a busy machine often does it for a moment. Raises
         Lost after so many ``TRIES``.
         """
         for _ in range(TRIES):
-            ours, theirs = self.times_once(auditor, side, anchor)
+            ours, theirs = self.times_once(side, anchor)
             why = interrupted((ours, theirs))
             if not why:
                 for times in kinds_of((ours, theirs)):
@@ -350,7 +355,7 @@ class Referee:
         raise Lost(f"the referee was interrupted {why}, and {TRIES - 1} times before")
 
     def times_once(
-        self, auditor: GatedProcess, side: RefereedVariant, anchor: RefereedVariant
+        self, side: RefereedVariant, anchor: RefereedVariant
     ) -> tuple[ReplayTimes, ReplayTimes]:
         """Time replays of all kinds in random order; of one that was interrupted, NaN. Of few
         replays most soon are by chance: then there are more.
@@ -364,8 +369,8 @@ class Referee:
             turns: list[tuple[GatedProcess, int, list[float]]] = [
                 (side.executor, graph, ours.variant[graph]),
                 (anchor.executor, graph, theirs.variant[graph]),
-                (auditor, side.bare, ours.bare),
-                (auditor, anchor.bare, theirs.bare),
+                (self.auditor, side.bare, ours.bare),
+                (self.auditor, anchor.bare, theirs.bare),
             ]
             for remote, place, times in random.SystemRandom().sample(turns, len(turns)):
                 made = remote.replay(place)
@@ -380,7 +385,7 @@ class Referee:
             return rounds >= INSTANCES
         return rounds >= MOST_ROUNDS or (rounds >= FEWEST_ROUNDS and seconds > TIMING_SECONDS)
 
-    def audited(self, auditor: GatedProcess, side: RefereedVariant, warm: bool = False) -> Audited:
+    def audited(self, side: RefereedVariant, warm: bool = False) -> Audited:
         """What the auditor finds, of calls that are drawn now."""
         if warm:
             for graph in range(INSTANCES):
@@ -396,11 +401,12 @@ class Referee:
         told = tuple(each.secret for each in made)
         size = len(made), ROWS_OF_SUMS, SUMMED + 1
         sums = np.frombuffer(b"".join(each.sums for each in made), np.float64).reshape(size)
-        answer = self.ask(auditor, Claims(side.calls, told, sums, drawn, revealed, memory))
+        answer = self.ask(Claims(side.calls, told, sums, drawn, revealed, memory))
         assert isinstance(answer, Audited)
         return answer
 
-    def ask(self, auditor: GatedProcess, question: Bare | Claims) -> object:
+    def ask(self, question: Bare | Claims) -> object:
+        auditor = self.auditor
         auditor.command(gated.ASK)
         try:
             auditor.pipe.send(question)
@@ -413,18 +419,18 @@ class Referee:
         return answer
 
     @contextmanager
-    def side(self, auditor: GatedProcess, variant: str) -> Iterator[RefereedVariant]:
+    def side(self, variant: str) -> Iterator[RefereedVariant]:
         with self.started(partial(self.execute, variant)) as executor:
             if not self.copies:  # the first executor begins beside the auditor
-                auditor.until(gated.STATE, gated.READY, BUILD_SECONDS)
-                self.copies = auditor.received_object()
+                self.auditor.until(gated.STATE, gated.READY, BUILD_SECONDS)
+                self.copies = self.auditor.received_object()
             executor.pipe.send(self.copies)
             executor.until(gated.STATE, gated.READY, BUILD_SECONDS)
             calls = executor.page.words[gated.CALLS]
             if not 0 < calls <= MOST_CALLS:
                 raise Lied(f"it says that its graph has {calls} calls")
             told = decoded(executor.received(most=MOST_TOLD), LaunchedGraphs)
-            bare = self.ask(auditor, Bare(told, calls))
+            bare = self.ask(Bare(told, calls))
             assert isinstance(bare, int)
             yield RefereedVariant(variant, executor, calls, bare)
 
@@ -489,15 +495,6 @@ class Referee:
         told = LaunchedGraphs(layouts_of(latest[0].found), one_call, tuple(launched))
         pipe.send_bytes(msgspec.json.encode(told))
         executor.serve(instances[0].calls[Regime.CHAINED])
-
-
-def are_there(auditor: GatedProcess, anchor: RefereedVariant) -> bool:
-    try:
-        auditor.replay(anchor.bare)
-        anchor.executor.replay(0)
-    except Lost:
-        return False
-    return True
 
 
 def with_audits(witness: Witness, audited: Audited) -> Witness:
