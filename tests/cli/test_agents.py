@@ -24,8 +24,8 @@ from tools import reference
 from answers import Capsys, Patch
 from standin import StandIn
 from test_children import MARK, marked, until
-from workbench.app.new import AGENTS, starters
 from workbench.cli import mcp
+from workbench.cli.init import AGENTS, starters
 from workbench.cli.main import VERBS, command, main
 from workbench.cli.schema import ANSWERS
 from workbench.render import in_short

@@ -13,7 +13,8 @@ import pytest
 from answers import Capsys, Patch, error_of
 from made_evidence import session as timed_session
 from workbench.app import report, try_
-from workbench.app.new import add_agents, new_step, new_workspace
+from workbench.cli.init import add_agents, new_workspace
+from workbench.cli.new import new_step
 from workbench.errors import UsageError
 from workbench.evidence.store import EvidenceFolder
 from workbench.run.protocol import TimedSession

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from answers import Capsys, Patch
-from workbench.app import doctor
+from workbench.cli import doctor
 from workbench.cli.main import main
 from workbench.cuda.includes import expand_includes
 from workbench.errors import UsageError

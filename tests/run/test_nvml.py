@@ -15,7 +15,7 @@ import pytest
 import fake_nvml
 from answers import Patch
 from remote_gpus import ROWS, Install, card, listing
-from workbench.app.doctor import driver_row, gpu_row, slices_row, works
+from workbench.cli.doctor import driver_row, gpu_row, slices_row, works
 from workbench.errors import EnvironmentLacks
 from workbench.run import machine
 

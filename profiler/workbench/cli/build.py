@@ -1,21 +1,58 @@
-"""``build``: what a compiler made of variants."""
+"""``build``: what a compiler made of variants, without a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from workbench.app.build import Builds, VariantBuild, build
-from workbench.app.target import find_study
+from workbench.app.target import find_study, in_place, require_arch
 from workbench.cli.options import BuildOptions
 from workbench.cli.streams import executor, note, show
-from workbench.errors import UsageError, with_hint
+from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, with_hint
 from workbench.evidence.records import BuiltKernel
 from workbench.render import doc, in_short
 from workbench.render.as_json import Data, shown_fields
-from workbench.run.protocol import Built
+from workbench.run.compilation import build_only
+from workbench.run.protocol import Built, Failed
+from workbench.study.model import Study, base_name
+from workbench.study.params import expanded, names_of
+from workbench.study.workspace import including
+
+LACKS = {ModuleNotFoundError.__name__, EnvironmentLacks.__name__}
+
+
+@dataclass(frozen=True)
+class VariantBuild:
+    """``error`` is why it does not compile, ``hint`` a way out."""
+
+    variant: str
+    arch: str
+    kernels: tuple[BuiltKernel, ...] = ()
+    defines: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Builds:
+    """The outcome of each variant."""
+
+    study: str
+    builds: tuple[VariantBuild, ...]
+
+    @property
+    def failed(self) -> list[VariantBuild]:
+        return [each for each in self.builds if each.error]
+
+
+MOST_NAMED = 4  # variants of a command
 
 
 def run(options: BuildOptions) -> int:
+    """All steps where no variant is named. One whose parameters have several values is built with
+    each combination. The exit code is that of a missing package, where nothing else went wrong.
+    """
     here = executor()
     workspace, study = find_study(here, options.project, options.study)
     if workspace.packaged:
@@ -23,17 +60,32 @@ def run(options: BuildOptions) -> int:
             "there is no workspace here to build",
             hint="`workbench init NAME` makes one; --project names one elsewhere",
         )
-    builds = build(here, workspace, study, options.variants or [], options.arch)
+    require_arch(options.arch)
+    names = options.variants or []
+    spaces = [(base_name(n), expanded(study.folder, n, study.variants)) for n in names]
+    study, wanted = including(study, [each for space in spaces for each in names_of(*space)])
+    wanted = wanted or [step.variant for step in study.ladder.steps]
+    with here.reporter.progress() as hear:
+        limit = workspace.config.limits.seconds_per_step
+        events = build_only(study, wanted, options.arch, limit, hear)
+    outcomes = tuple(_variant_build(event, options.arch, study) for event in events)
+    builds = Builds(study.name, outcomes)
     if options.json or options.brief or len(builds.failed) < len(builds.builds):
         show(options, builds)
     for each in builds.failed:
         note(f"error: {each.variant}: {with_hint(each.error, each.hint)}")
     if 0 < len(builds.failed) < len(builds.builds):
         note("hint: everything else was built")
-    return builds.exit_code
+    kinds = {event.error.kind for event in events if isinstance(event, Failed)}
+    wrong = EnvironmentLacks if kinds <= LACKS else ToolFailed
+    return wrong.exit_code if kinds else 0
 
 
-MOST_NAMED = 4  # variants of a command
+def _variant_build(event: Built | Failed, arch: str, study: Study) -> VariantBuild:
+    if isinstance(event, Built):
+        return VariantBuild(event.variant, arch, event.kernels, event.defines, event.warnings)
+    message = in_place(event.error.message, study)
+    return VariantBuild(event.variant, arch, error=message, hint=event.error.hint)
 
 
 def brief(result: Builds) -> Data:

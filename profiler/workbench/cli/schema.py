@@ -14,8 +14,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from workbench.app.build import Builds
-from workbench.app.new import AGENTS_FOLDER, NewStep, NewWorkspace, starters
+from workbench.cli.build import Builds
+from workbench.cli.init import AGENTS_FOLDER, NewWorkspace, starters
+from workbench.cli.new import NewStep
 from workbench.cli.options import SchemaOptions
 from workbench.cli.streams import show
 from workbench.errors import unknown

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from answers import Capsys, Patch, error_of, json_of, not_none, refused
-from workbench.app.new import starters
+from workbench.cli.init import starters
 from workbench.cli.main import main
 from workbench.run import machine
 from workbench.study.values import tolerance_at

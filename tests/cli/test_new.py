@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from answers import Capsys, Patch, error_of, json_of, not_none, refused
 from property_cases import examples
-from workbench.app.new import step_text, with_step
 from workbench.cli.main import main
+from workbench.cli.new import step_text, with_step
 from workbench.study.model import Prediction, Step
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, contents, make, rewrite, step
