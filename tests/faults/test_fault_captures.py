@@ -56,7 +56,7 @@ def test_a_checksum_finds_every_changed_byte(folder: Path, at: int, change: int,
 def unless_refused(path: Path) -> bytes | None:
     """The content; some bits of a frame's header are about memory alone."""
     try:
-        reader.open_report(path)
+        reader.launches(path)
         return b"".join(decompressed_pieces(path))
     except BadCapture:
         return None
@@ -163,7 +163,7 @@ def test_a_cut_frame_is_refused_wherever_it_is_cut(folder: Path, at: int) -> Non
     for whole in (CHECKED, SMALL.read_bytes()):
         path.write_bytes(whole[: min(at, len(whole) - 1)])
         with pytest.raises(BadCapture):
-            reader.open_report(path)
+            reader.launches(path)
 
 
 def bomb(gigabytes: int) -> bytes:

@@ -108,16 +108,8 @@ def _launches(body: bytes) -> Iterator[tuple[KeptTables, Sequence[str]]]:
 
 
 def _packed(tables: LaunchTables, report: Path) -> bytes:
-    rows = _rows(tables, report)
-    body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
-    of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
-    checksum = hashlib.sha256(body).hexdigest().encode()
-    return compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)
-
-
-def _rows(tables: LaunchTables, report: Path) -> list[dict[str, object]]:
     try:
-        return [
+        rows = [
             {
                 "kernel": launch.kernel,
                 "ranges": ranges,
@@ -135,3 +127,7 @@ def _rows(tables: LaunchTables, report: Path) -> list[dict[str, object]]:
         raise
     except Exception as error:  # whatever ncu_report makes of bytes that are not ncu's
         raise BadCapture(f"{report} cannot be read: {error}", hint=CUT) from None
+    body = json.dumps(rows, separators=(",", ":")).encode() + b"}"
+    of = json.dumps({"of": {"report": digest_of(report)}}, separators=(",", ":")).encode()
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    return compressed(of[:-1] + CONTENT + checksum + LAUNCHES + body)

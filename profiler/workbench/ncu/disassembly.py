@@ -34,15 +34,22 @@ class Counted:
 
 def counted(action: Any, tables: Sequence[LineTable] = ()) -> Counted:
     """The counters of ``LINE_COUNTERS`` and the stall reasons that a launch has by instruction."""
-    metrics = {
-        counter: metric
-        for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items()
-        if (metric := action.metric_by_name(name)) is not None
-        and metric.has_correlation_ids()
-        and metric.value()
-    }
-    by_pc = {counter: _by_pc(metric) for counter, metric in metrics.items()}
-    return Counted(by_pc, Places(action, _addresses(action, by_pc), tables))
+    by_pc = {}
+    for counter, name in {**stall_metrics(action), **LINE_COUNTERS}.items():
+        metric = action.metric_by_name(name)
+        if metric is None or not metric.has_correlation_ids() or not metric.value():
+            continue
+        ids = metric.correlation_ids()
+        values = enumerate(map(metric.as_double, range(metric.num_instances())))
+        by_pc[counter] = [(ids.as_uint64(i), value) for i, value in values if value]
+    # All instructions if their executions were counted, else those with a count.
+    every = action.metric_by_name(LINE_COUNTERS[INSTRUCTIONS])
+    if every is None or not every.has_correlation_ids():
+        pcs = {pc for counts in by_pc.values() for pc, _ in counts}
+    else:
+        ids = every.correlation_ids()
+        pcs = {ids.as_uint64(i) for i in range(every.num_instances())}
+    return Counted(by_pc, Places(action, pcs, tables))
 
 
 @cache  # of over a thousand metrics
@@ -53,22 +60,6 @@ def stall_metrics(action: Any) -> dict[str, str]:
         for name in metric_names(action)
         if name.startswith(STALL_PREFIX) and not name.endswith("_not_issued")
     }
-
-
-def _by_pc(metric: Any) -> list[tuple[int, float]]:
-    """Address and value, without the zeros: most instructions have none."""
-    ids = metric.correlation_ids()
-    values = enumerate(map(metric.as_double, range(metric.num_instances())))
-    return [(ids.as_uint64(i), value) for i, value in values if value]
-
-
-def _addresses(action: Any, by_pc: Mapping[str, Sequence[tuple[int, float]]]) -> set[int]:
-    """List all instructions if their executions were counted, else those with a count."""
-    metric = action.metric_by_name(LINE_COUNTERS[INSTRUCTIONS])
-    if metric is None or not metric.has_correlation_ids():
-        return {pc for found in by_pc.values() for pc, _ in found}
-    ids = metric.correlation_ids()
-    return {ids.as_uint64(i) for i in range(metric.num_instances())}
 
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
@@ -95,7 +86,7 @@ class Code:
 
 def read_code(counters: Counted) -> Code | None:
     """None where the report has no disassembly of the launch."""
-    code = counters.places.code
+    places, code = counters.places, counters.places.code
     if not any(instruction.opcode for instruction in code):
         return None
     pcs = [instruction.pc for instruction in code]
@@ -107,27 +98,20 @@ def read_code(counters: Counted) -> Code | None:
         mine: dict[int, float] = defaultdict(float)
         for pc, count in counts:
             # One behind the last EXIT is where a warp waits for its stores: it is the EXIT's.
-            mine[max(0, bisect_right(pcs, counters.places.waiting(pc, reason)) - 1)] += count
+            mine[max(0, bisect_right(pcs, places.waiting(pc, reason)) - 1)] += count
         samples[reason] = dict(sorted(mine.items()))
     charged = {n for counts in samples.values() for n in counts}
     return Code(
-        first=code[0].pc,
-        addresses=tuple(instruction.pc - code[0].pc for instruction in code),
-        sass=tuple(_relative(instruction, code[0].pc, code[-1].pc) for instruction in code),
+        first=pcs[0],
+        addresses=tuple(pc - pcs[0] for pc in pcs),
+        sass=tuple(_relative(instruction, pcs[0], pcs[-1]) for instruction in code),
         places=tuple(
-            _place(counters.places, instruction.pc, n in charged)
-            for n, instruction in enumerate(code)
+            places.itself(pc) if n in charged else places.of(pc, INSTRUCTIONS)
+            for n, pc in enumerate(pcs)  # where its samples belong; without any, its executions
         ),
-        executed=tuple(executed.get(instruction.pc, 0.0) for instruction in code)
-        if executed
-        else None,
+        executed=tuple(executed.get(pc, 0.0) for pc in pcs) if executed else None,
         samples=samples,
     )
-
-
-def _place(places: Places, pc: int, charged: bool) -> Place:
-    """Find where its samples belong; without any, where its executions do."""
-    return places.itself(pc) if charged else places.of(pc, INSTRUCTIONS)
 
 
 def _relative(instruction: Instruction, first: int, last: int) -> str:

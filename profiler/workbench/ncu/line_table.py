@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,9 @@ from workbench.evidence.store import digest_of
 from workbench.study.files import decompressed_pieces
 
 VERSIONS = (2, 3, 4)
-SET_ADDRESS, END_SEQUENCE = 2, 1
+EXTENDED, COPY, ADVANCE_PC, ADVANCE_LINE, SET_FILE = range(5)
+CONST_ADD_PC, FIXED_ADVANCE_PC = 8, 9
+END_SEQUENCE, SET_ADDRESS = 1, 2  # extended, and these of NVIDIA's:
 INLINED_CALL, FUNCTION_NAME = 0x90, 0x91
 
 
@@ -71,6 +74,45 @@ class LineTable:
         return tuple(frames)
 
 
+LINES, STRINGS = ".debug_line", ".debug_str"
+
+
+def tables_in(path: Path) -> list[LineTable]:
+    """The line tables of all functions in a report; empty where it has none that can be read."""
+    return _tables(path, digest_of(path)) if path.is_file() else []
+
+
+@lru_cache(maxsize=4)
+def _tables(path: Path, digest: str) -> list[LineTable]:
+    content = _content(path)
+    line_tables_found: list[LineTable] = []
+    left = bounds.LINE_BYTES
+    start = content.find(MAGIC)
+    while start >= 0:
+        with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
+            bodies = {s.name: s.body for s in sections(content, start) if s.body}
+            lines = bodies.get(LINES, b"")
+            left -= len(lines)
+            if left > 0:
+                line_tables_found += line_tables(lines, bodies.get(STRINGS, b""))
+        start = content.find(MAGIC, start + len(MAGIC))
+    return line_tables_found
+
+
+def _content(path: Path) -> bytes:
+    """Uncompressed; empty where that is more than can be looked through."""
+    held, size = [], 0
+    try:
+        for piece in decompressed_pieces(path):
+            size += len(piece)
+            if size > bounds.LINES_IN:
+                return b""
+            held.append(piece)
+    except (OSError, BadCapture):
+        return b""
+    return b"".join(held)
+
+
 def line_tables(lines: bytes, strings: bytes) -> list[LineTable]:
     """Read a table for each function of a ``.debug_line`` section. Raises ValueError,
     IndexError.
@@ -81,14 +123,66 @@ def line_tables(lines: bytes, strings: bytes) -> list[LineTable]:
         size = int.from_bytes(lines[start : start + 4], "little")
         if size >= 0xFFFFFFF0 or start + 4 + size > len(lines):
             raise ValueError("a line table of another format, or one that is cut short")
-        tables += _program(lines[start : start + 4 + size], strings)
+        tables += _functions(_Program(lines[start : start + 4 + size]), strings)
         start += 4 + size
     return tables
 
 
-class _Reader:
-    def __init__(self, data: bytes, at: int) -> None:
-        self.data, self.at = data, at
+def _functions(program: _Program, strings: bytes) -> Iterator[LineTable]:
+    """The table of each function of a program, its addresses from the function's beginning."""
+    every: list[LineEntry] = []
+    starts = [0]
+    for state in program.states():
+        if state.has_ended:
+            starts.append(len(every))
+            continue
+        file = program.files[state.file - 1] if 0 < state.file <= len(program.files) else ""
+        end = strings.find(b"\0", state.function) if state.inlined_at else -1
+        function = strings[state.function : end].decode("utf-8", "replace") if end >= 0 else ""
+        every.append(LineEntry(state.address, Frame(file, state.line, function), state.inlined_at))
+        if len(every) > bounds.LINE_ROWS:
+            raise ValueError("a line table with too many rows")
+    for first, stop in pairwise([*starts, len(every)]):
+        rows = every[first:stop]
+        if rows:
+            moved = (row._replace(address=row.address - rows[0].address) for row in rows)
+            yield LineTable(tuple(moved), every)
+
+
+@dataclass
+class _State:
+    address: int = 0
+    file: int = 1
+    line: int = 1
+    inlined_at: int = 0
+    function: int = 0
+    has_ended: bool = False
+
+
+class _Program:
+    """A program of a ``.debug_line`` section, whose steps make the rows: DWARF 2 to 4."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 4
+        version = self.fixed(2)
+        if version not in VERSIONS:
+            raise ValueError(f"a line table of DWARF {version}")
+        size = self.fixed(4)
+        start = self.at + size
+        self.step = self.fixed(1)
+        self.fixed(2 if version >= 4 else 1)
+        base, self.line_range, first = self.fixed(1), self.fixed(1), self.fixed(1)
+        self.line_base = base - 256 * (base > 127)
+        self.operands = [self.fixed(1) for _ in range(first - 1)]
+        if not self.line_range:
+            raise ValueError("a line table whose lines do not advance")
+        folders = list(iter(self.text, ""))
+        self.files: list[str] = []
+        for name in iter(self.text, ""):
+            index, _, _ = self.unsigned(), self.unsigned(), self.unsigned()
+            has_folder = 0 < index <= len(folders) and not name.startswith("/")
+            self.files.append(f"{folders[index - 1]}/{name}" if has_folder else name)
+        self.at = start
 
     def fixed(self, size: int) -> int:
         self.at += size
@@ -116,178 +210,45 @@ class _Reader:
         self.at = end + 1
         return text
 
+    def states(self) -> Iterator[_State]:
+        """The state at each row, and at each end of a function."""
+        state, special = _State(), len(self.operands) + 1
+        while self.at < len(self.data):
+            code = self.fixed(1)
+            if code >= special:
+                state.address += (code - special) // self.line_range * self.step
+                state.line += self.line_base + (code - special) % self.line_range
+                yield state
+            elif code == EXTENDED:
+                self._extended(state)
+                if state.has_ended:
+                    yield state
+                    state = _State()
+            elif code == COPY:
+                yield state
+            elif code == ADVANCE_PC:
+                state.address += self.unsigned() * self.step
+            elif code == ADVANCE_LINE:
+                state.line += self.signed()
+            elif code == SET_FILE:
+                state.file = self.unsigned()
+            elif code == CONST_ADD_PC:
+                state.address += (255 - special) // self.line_range * self.step
+            elif code == FIXED_ADVANCE_PC:
+                state.address += self.fixed(2)
+            else:
+                for _ in range(self.operands[code - 1]):
+                    self.unsigned()
 
-@dataclass
-class _LineHeader:
-    step: int
-    line_base: int
-    line_range: int
-    operands: list[int]
-    files: list[str]
-    start: int
-
-
-def _header(reader: _Reader) -> _LineHeader:
-    reader.fixed(4)
-    version = reader.fixed(2)
-    if version not in VERSIONS:
-        raise ValueError(f"a line table of DWARF {version}")
-    size = reader.fixed(4)
-    start = reader.at + size
-    step = reader.fixed(1)
-    if version >= 4:
-        reader.fixed(1)
-    reader.fixed(1)
-    base, width, first = reader.fixed(1), reader.fixed(1), reader.fixed(1)
-    operands = [reader.fixed(1) for _ in range(first - 1)]
-    if not width:
-        raise ValueError("a line table whose lines do not advance")
-    return _LineHeader(step, base - 256 * (base > 127), width, operands, _files(reader), start)
-
-
-def _files(reader: _Reader) -> list[str]:
-    folders = []
-    while folder := reader.text():
-        folders.append(folder)
-    files = []
-    while name := reader.text():
-        index = reader.unsigned()
-        reader.unsigned()
-        reader.unsigned()
-        has_folder = 0 < index <= len(folders) and not name.startswith("/")
-        files.append(f"{folders[index - 1]}/{name}" if has_folder else name)
-    return files
-
-
-@dataclass
-class _State:
-    address: int = 0
-    file: int = 1
-    line: int = 1
-    inlined_at: int = 0
-    function: int = 0
-
-
-def _program(data: bytes, strings: bytes) -> list[LineTable]:
-    reader = _Reader(data, 0)
-    head = _header(reader)
-    reader.at = head.start
-    every: list[LineEntry] = []
-    starts = [0]
-    for state, ends in _steps(reader, head):
-        if ends:
-            starts.append(len(every))
-            continue
-        name = head.files[state.file - 1] if 0 < state.file <= len(head.files) else ""
-        function = _name(strings, state.function) if state.inlined_at else ""
-        every.append(LineEntry(state.address, Frame(name, state.line, function), state.inlined_at))
-        if len(every) > bounds.LINE_ROWS:
-            raise ValueError("a line table with too many rows")
-    parts = [every[a:b] for a, b in zip(starts, [*starts[1:], len(every)], strict=True)]
-    from_zero = (
-        tuple(row._replace(address=row.address - sequence[0].address) for row in sequence)
-        for sequence in parts
-        if sequence
-    )
-    return [LineTable(rows, every) for rows in from_zero]
-
-
-def _steps(reader: _Reader, head: _LineHeader) -> Iterator[tuple[_State, bool]]:
-    """The state at each row, and at each end of a function."""
-    state = _State()
-    while reader.at < len(reader.data):
-        code = reader.fixed(1)
-        if code > len(head.operands):
-            code -= len(head.operands) + 1
-            state.address += code // head.line_range * head.step
-            state.line += head.line_base + code % head.line_range
-            yield state, False
-        elif code == 1:
-            yield state, False
-        elif code == 0:
-            if _extended(reader, state):
-                yield state, True
-                state = _State()
-        else:
-            _standard(reader, head, state, code)
-
-
-def _extended(reader: _Reader, state: _State) -> bool:
-    size = reader.unsigned()
-    stop = reader.at + size
-    code = reader.fixed(1)
-    if code == SET_ADDRESS:
-        state.address = reader.fixed(size - 1)
-    elif code == INLINED_CALL:
-        state.inlined_at, state.function = reader.unsigned(), reader.unsigned()
-    elif code == FUNCTION_NAME:
-        state.function = reader.unsigned()
-    reader.at = stop
-    return code == END_SEQUENCE
-
-
-def _standard(reader: _Reader, head: _LineHeader, state: _State, code: int) -> None:
-    if code == 2:
-        state.address += reader.unsigned() * head.step
-    elif code == 3:
-        state.line += reader.signed()
-    elif code == 4:
-        state.file = reader.unsigned()
-    elif code == 8:
-        state.address += (255 - len(head.operands) - 1) // head.line_range * head.step
-    elif code == 9:
-        state.address += reader.fixed(2)
-    else:
-        for _ in range(head.operands[code - 1]):
-            reader.unsigned()
-
-
-def _name(strings: bytes, start: int) -> str:
-    end = strings.find(b"\0", start)
-    return strings[start:end].decode("utf-8", "replace") if end >= 0 else ""
-
-
-LINES, STRINGS = ".debug_line", ".debug_str"
-
-
-def tables_in(path: Path) -> list[LineTable]:
-    """The line tables of all functions in a report; empty where it has none that can be read."""
-    return _tables(path, digest_of(path)) if path.is_file() else []
-
-
-@lru_cache(maxsize=4)
-def _tables(path: Path, digest: str) -> list[LineTable]:
-    content = _content(path)
-    line_tables_found: list[LineTable] = []
-    left = bounds.LINE_BYTES
-    start = content.find(MAGIC)
-    while start >= 0:
-        with suppress(ValueError, IndexError, struct.error):  # bytes that only begin like one
-            tables = _lines(content, start)
-            lines = tables.get(LINES, b"")
-            left -= len(lines)
-            if left > 0:
-                line_tables_found += line_tables(lines, tables.get(STRINGS, b""))
-        start = content.find(MAGIC, start + len(MAGIC))
-    return line_tables_found
-
-
-def _content(path: Path) -> bytes:
-    """Uncompressed; empty where that is more than can be looked through."""
-    held, size = [], 0
-    try:
-        for piece in decompressed_pieces(path):
-            size += len(piece)
-            if size > bounds.LINES_IN:
-                return b""
-            held.append(piece)
-    except (OSError, BadCapture):
-        return b""
-    return b"".join(held)
-
-
-def _lines(content: bytes, start: int) -> dict[str, bytes]:
-    """The sections of the lines, by name. Raises ValueError, IndexError or struct.error."""
-    return {
-        s.name: s.body for s in sections(content, start) if s.name in (LINES, STRINGS) and s.body
-    }
+    def _extended(self, state: _State) -> None:
+        size = self.unsigned()
+        stop = self.at + size
+        code = self.fixed(1)
+        if code == SET_ADDRESS:
+            state.address = self.fixed(size - 1)
+        elif code == INLINED_CALL:
+            state.inlined_at, state.function = self.unsigned(), self.unsigned()
+        elif code == FUNCTION_NAME:
+            state.function = self.unsigned()
+        state.has_ended = code == END_SEQUENCE
+        self.at = stop

@@ -99,11 +99,6 @@ def instruction(pc: int, sass: str) -> Instruction:
     return Instruction(pc, match[2], operands, match[1] or "", text)
 
 
-def instructions(action: Any, pcs: list[int]) -> list[Instruction]:
-    """List the instructions of a launch, in order of their addresses."""
-    return [instruction(pc, str(action.sass_by_pc(pc) or "")) for pc in sorted(pcs)]
-
-
 Place = tuple[str, int]
 NOWHERE: Place = ("", 0)
 HELPER = 16  # instructions for each wait in a function that does nothing but wait
@@ -152,9 +147,9 @@ class Places:
 
     def __init__(self, action: Any, pcs: Iterable[int], tables: Sequence[LineTable]) -> None:
         self._action = action
-        self.code = instructions(action, sorted(set(pcs)))
+        self.code = [instruction(pc, str(action.sass_by_pc(pc) or "")) for pc in sorted({*pcs})]
         self._tables = tables
-        self._known: dict[tuple[int, bool], Place] = {}
+        self._known: dict[int, Place] = {}
 
     def of(self, pc: int, counter: str) -> Place:
         """Find where a sample or count at an address belongs; ``NOWHERE`` if no line is known."""
@@ -162,11 +157,19 @@ class Places:
 
     def itself(self, pc: int) -> Place:
         """Find where an instruction belongs that is charged with something."""
-        key = (pc, self._waits.is_wait(pc))
-        if key not in self._known:
-            file, line = self._place(*key)
-            self._known[key] = lasting_name(file), line
-        return self._known[key]
+        if pc in self._known:
+            return self._known[pc]
+        waits = self._waits.is_wait(pc)
+        file, line = source_place(self._action, pc)
+        chain = self.chain(pc) if waits or is_library(file) else ()
+        if chain:
+            inner = chain[0]
+            chosen = next((frame for frame in chain if not is_library(frame.file)), inner)
+            if chosen is inner and waits and len(chain) > 1 and inner.function in self._helpers:
+                chosen = chain[1]
+            file, line = chosen.file, chosen.line
+        self._known[pc] = lasting_name(file), line
+        return self._known[pc]
 
     def called_at(self, pc: int) -> Place | None:
         """The line of the kernel's own file that called it, for a helper of another file."""
@@ -179,17 +182,6 @@ class Places:
     def waiting(self, pc: int, counter: str) -> int:
         """The address of the instruction that a sample at an address is charged to."""
         return self._waits.waiting_at(pc, counter)
-
-    def _place(self, pc: int, waits: bool) -> Place:
-        said = source_place(self._action, pc)
-        chain = self.chain(pc) if waits or is_library(said[0]) else ()
-        if not chain:
-            return said
-        inner = chain[0]
-        chosen = next((frame for frame in chain if not is_library(frame.file)), inner)
-        if chosen is inner and waits and len(chain) > 1 and self._only_waits(inner):
-            chosen = chain[1]
-        return chosen.file, chosen.line
 
     def chain(self, pc: int) -> tuple[Frame, ...]:
         """List its line and those of the calls it was inlined through, innermost first; empty where
@@ -212,30 +204,24 @@ class Places:
         said = [(one.pc - start, source_place(self._action, one.pc)) for one in self.code]
         if all(place == NOWHERE for _, place in said):
             return None
-        return next((t for t in self._tables if _agrees(t, said)), None)
+
+        def agrees(table: LineTable) -> bool:
+            rows = ((table.entries_at(address), place) for address, place in said)
+            return all(entries and entries[0].frame[:2] == place for entries, place in rows)
+
+        return next(filter(agrees, self._tables), None)
 
     @cached_property
-    def _sizes(self) -> Counter[str]:
-        """Instructions of each inlined function, not counting what is inlined into it."""
-        return Counter(chain[0].function for one in self.code if (chain := self.chain(one.pc)))
-
-    @cached_property
-    def _waiting(self) -> Counter[str]:
-        """Count, like ``_sizes``, those that wait."""
-        waits = (one.pc for one in self.code if self._waits.is_wait(one.pc))
-        return Counter(chain[0].function for pc in waits if (chain := self.chain(pc)))
-
-    def _only_waits(self, frame: Frame) -> bool:
-        size, waiting = self._sizes[frame.function], self._waiting[frame.function]
-        return bool(frame.function) and size <= HELPER * waiting
-
-
-def _agrees(table: LineTable, said: Sequence[tuple[int, Place]]) -> bool:
-    for address, place in said:
-        rows = table.entries_at(address)
-        if not rows or place != rows[0].frame[:2]:
-            return False
-    return True
+    def _helpers(self) -> frozenset[str]:
+        """Inlined functions that do nothing but wait, less what is inlined into them."""
+        sizes, waiting = Counter[str](), Counter[str]()
+        for one in self.code:
+            for frame in self.chain(one.pc)[:1]:
+                sizes[frame.function] += 1
+                waiting[frame.function] += self._waits.is_wait(one.pc)
+        return frozenset(
+            name for name, size in sizes.items() if name and size <= HELPER * waiting[name]
+        )
 
 
 BACK = 64  # instructions that are searched for the one which waits
@@ -286,9 +272,11 @@ class Waits:
         )
         if wait is None or not wait.waits_for_barrier:
             return
-        loop = self._in_loop(wait, instruction.target) if instruction.target is not None else None
-        if loop is not None:
-            self._mbarrier[wait.pc] = loop.pc
+        start = None if instruction.target is None else self._index.get(instruction.target)
+        loop = self._code[start : start + LOOP_HEAD] if start is not None else ()
+        same = (o for o in loop if o.waits_for_barrier and o.operands[1:] == wait.operands[1:])
+        if copy := next(same, None):  # in the loop, where the branch goes
+            self._mbarrier[wait.pc] = copy.pc
         self._mbarrier[instruction.pc] = self._mbarrier.get(wait.pc, wait.pc)
 
     def _writer(self, index: int, predicate: str) -> Instruction | None:
@@ -298,16 +286,6 @@ class Waits:
                 return None
             if predicate in self._code[place].written:
                 return self._code[place]
-        return None
-
-    def _in_loop(self, wait: Instruction, target: int) -> Instruction | None:
-        """The same wait where the branch goes to."""
-        start = self._index.get(target)
-        if start is None:
-            return None
-        for instruction in self._code[start : start + LOOP_HEAD]:
-            if instruction.waits_for_barrier and instruction.operands[1:] == wait.operands[1:]:
-                return instruction
         return None
 
     def _before(self, index: int, opcodes: Sequence[str]) -> int | None:

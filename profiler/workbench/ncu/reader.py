@@ -68,41 +68,34 @@ def utf8_path(path: Path) -> str:
     return str(link)
 
 
-def open_report(path: Path) -> Any:
-    """Open a report. Raises BadCapture, also for a report without launches."""
-    context = load(path)
-    if context.num_ranges() == 0:
-        if path.suffix not in (".ncu-rep", ".ncu-repz"):
-            raise BadCapture(
-                f"{path} is no Nsight Compute report", hint="name an .ncu-rep file or a variant"
-            )
-        raise BadCapture(f"{path} holds no profiled kernel: empty or cut short", hint=CUT)
-    return context
-
-
 # By content: ncu_report never gives the memory of a report back, some 15 MB a launch.
 _opened: dict[str, list[tuple[Any, list[str]]]] = {}
 
 
 def launches(path: Path) -> list[tuple[Any, list[str]]]:
-    """Every launch with its NVTX ranges: decoding one takes tens of milliseconds."""
-    if not path.is_file():
-        return _read_launches(path)
-    digest = digest_of(path)
-    if digest not in _opened:
-        with limited(path):
-            _opened[digest] = _read_launches(path)
-    return _opened[digest]
+    """Every launch with its NVTX ranges: decoding one takes tens of milliseconds.
 
-
-def _read_launches(path: Path) -> list[tuple[Any, list[str]]]:
-    actions = [action for kernel_range in open_report(path) for action in kernel_range]
-    for index, action in enumerate(actions):
-        if not metric_names(action):  # what ncu_report makes of a block that ends too early
+    Raises BadCapture, also for a report without launches.
+    """
+    digest = digest_of(path) if path.is_file() else ""
+    if digest in _opened:
+        return _opened[digest]
+    with limited(path):
+        context = load(path)
+        if context.num_ranges() == 0 and path.suffix not in (".ncu-rep", ".ncu-repz"):
             raise BadCapture(
-                f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
+                f"{path} is no Nsight Compute report", hint="name an .ncu-rep file or a variant"
             )
-    return [(action, nvtx_ranges(action)) for action in actions]
+        if context.num_ranges() == 0:
+            raise BadCapture(f"{path} holds no profiled kernel: empty or cut short", hint=CUT)
+        actions = [action for kernel_range in context for action in kernel_range]
+        for index, action in enumerate(actions):
+            if not metric_names(action):  # what ncu_report makes of a block that ends too early
+                raise BadCapture(
+                    f"{path} is cut short: launch {index} has a beginning and no metrics", hint=CUT
+                )
+        _opened[digest] = [(action, nvtx_ranges(action)) for action in actions]
+    return _opened[digest]
 
 
 def wanted_of(every: Sequence[tuple[T, Sequence[str]]], wanted: Wanted, path: Path) -> list[T]:
@@ -173,17 +166,12 @@ def extents(action: Any, what: str) -> tuple[int, int, int] | None:
 def launches_by_range(path: Path) -> dict[str, int]:
     """Number of kernel launches in each workbench range of a report. Raises BadCapture."""
     try:
-        names = [
-            name
-            for kernel_range in load(path)
-            for action in kernel_range
-            for name in nvtx_ranges(action)
-        ]
+        actions = [action for kernel_range in load(path) for action in kernel_range]
+        return dict(Counter(name for action in actions for name in nvtx_ranges(action)))
     except BadCapture:
         raise
     except Exception as error:
         raise BadCapture(f"{path.name} cannot be read: {error}", hint=CUT) from error
-    return dict(Counter(names))
 
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGABRT)
@@ -239,15 +227,14 @@ def resources_of(path: Path, wanted: Wanted) -> tuple[CapturedKernel, ...]:
 
 
 def resources(action: Any) -> CapturedKernel:
-    parts = [_whole(action, f"{SHARED}_{kind}") for kind in ("static", "dynamic")]
+    def whole(name: str) -> int | None:
+        value = number(action, name)
+        return None if value is None else int(value)
+
+    static, dynamic = whole(f"{SHARED}_static"), whole(f"{SHARED}_dynamic")
     return CapturedKernel(
         kernel=kernel_name(action),
-        registers=_whole(action, "launch__registers_per_thread"),
-        shared_bytes=None if None in parts else sum(kind or 0 for kind in parts),
-        spill_instructions=_whole(action, SPILLING),
+        registers=whole("launch__registers_per_thread"),
+        shared_bytes=None if static is None or dynamic is None else static + dynamic,
+        spill_instructions=whole(SPILLING),
     )
-
-
-def _whole(action: Any, name: str) -> int | None:
-    value = number(action, name)
-    return None if value is None else int(value)

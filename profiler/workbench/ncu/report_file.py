@@ -142,7 +142,14 @@ def read_report(path: Path) -> Report:
     parts = [number(in_order[0][0], f"{attribute}_{part}") for part in ("major", "minor")]
     capability = "" if None in parts else ".".join(str(int(part or 0)) for part in parts)
     gpus = tuple(dict.fromkeys(launch.gpu for launch in launches if launch.gpu))
-    return Report(path, launches, gpus, capability, *_written_by(path))
+    version = ""
+    options: dict[str, str] = {}
+    for piece in chunks(path):
+        if not version and (match := _VERSION.search(piece)):
+            version = match[1].decode()
+        if not options and (match := _COMMAND.search(piece)):
+            options = parse_options(match[1].decode("ascii", "replace"))
+    return Report(path, launches, gpus, capability, version, options)
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -151,17 +158,6 @@ def chunks(path: Path) -> Iterator[bytes]:
     for piece in decompressed_pieces(path):
         yield kept + piece
         kept = piece[-OVERLAP:]
-
-
-def _written_by(path: Path) -> tuple[str, dict[str, str]]:
-    version = ""
-    options: dict[str, str] = {}
-    for piece in chunks(path):
-        if not version and (match := _VERSION.search(piece)):
-            version = match[1].decode()
-        if not options and (match := _COMMAND.search(piece)):
-            options = parse_options(match[1].decode("ascii", "replace"))
-    return version, options
 
 
 def parse_options(command: str) -> dict[str, str]:
