@@ -21,7 +21,7 @@ from answers import not_none
 from made_ladder import ablation, bottleneck, saying, with_row
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.derive.factors import LargestChanges
 from workbench.derive.figures import StallTime
 from workbench.derive.source_diff import Cost, LineCosts, ProfiledSource, Sources, source_diff

@@ -17,7 +17,7 @@ import pytest
 from answers import Capsys, Patch
 from workbench.cli import doctor
 from workbench.cli.main import main
-from workbench.cuda.includes import expand_includes
+from workbench.cuda.programs import expand_includes
 from workbench.errors import UsageError
 from workbench.ncu import command as ncu
 from workbench.run import compilation as building

@@ -22,8 +22,7 @@ from workbench import cuda
 from workbench.app.executor import Local
 from workbench.app.try_ import AttemptOptions, attempt
 from workbench.cuda.compiler import Source, waits
-from workbench.cuda.includes import expand_includes
-from workbench.cuda.programs import CompileError
+from workbench.cuda.programs import CompileError, expand_includes
 from workbench.errors import ToolFailed, UsageError, WorkbenchError
 from workbench.evidence.records import GraphNode
 from workbench.run.protocol import Checked

@@ -17,7 +17,7 @@ import pages
 from answers import Capsys, error_of, not_none, python
 from workbench.app.show import read
 from workbench.cli.main import main
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.derive.matching import groups
 from workbench.derive.source_diff import Sources, source_diff
 from workbench.judge.ladder import Ablation

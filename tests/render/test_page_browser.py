@@ -11,7 +11,7 @@ import pytest
 
 import pages
 from answers import not_none
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.render.document.hunks import costliest, costs, where
 
 pytest.importorskip("playwright.sync_api", reason="the test extra brings playwright")

@@ -19,7 +19,7 @@ from standin import played
 from workbench.app.measure import plan, settled
 from workbench.cli.main import main
 from workbench.cuda.compiler import parse_log
-from workbench.cuda.includes import expand_includes
+from workbench.cuda.programs import expand_includes
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, WorkbenchError
 from workbench.evidence import journal, store
 from workbench.evidence.records import Session, Timing

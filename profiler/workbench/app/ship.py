@@ -19,7 +19,7 @@ from workbench.app.judge import judged
 from workbench.app.target import Target
 from workbench.app.weigh import needed_by, reference_of, times_of
 from workbench.children import temporary_folder
-from workbench.cuda.includes import expand_includes
+from workbench.cuda.programs import expand_includes
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence import store
 from workbench.evidence.records import Shipped, ShippedTime

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.derive.figures import known_figures
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
 from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug

@@ -13,7 +13,7 @@ from workbench.cli.options import DoctorOptions
 from workbench.cli.streams import show
 from workbench.cli.waiting import telling
 from workbench.cuda.compiler import package_version
-from workbench.cuda.includes import header_folders
+from workbench.cuda.programs import header_folders
 from workbench.errors import EnvironmentLacks
 from workbench.ncu.command import known_error
 from workbench.render import doc

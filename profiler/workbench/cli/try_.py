@@ -13,7 +13,7 @@ from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.build import compiled
 from workbench.cli.options import TryOptions
 from workbench.cli.streams import executor, note, show
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.errors import CannotTell, EnvironmentLacks, GateFailed, ToolFailed, WorkbenchError
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from workbench.cuda.compiler import CUBIN_FOLDER, NVCC, NVRTC, PROGRAM
-from workbench.cuda.includes import within_study
 from workbench.cuda.launch import Kernel, tensor_map
+from workbench.cuda.programs import within_study
 from workbench.errors import UsageError
 from workbench.words import Parameter
 

@@ -22,8 +22,7 @@ from typing import Any
 from workbench.children import ended
 from workbench.cuda import programs
 from workbench.cuda.cubin import code_digests, pointed_at
-from workbench.cuda.includes import expand_includes, header_folders, virtual_name
-from workbench.cuda.programs import CompileError
+from workbench.cuda.programs import CompileError, expand_includes, header_folders, virtual_name
 from workbench.errors import EnvironmentLacks, nearest
 from workbench.words import INSTALL, Parameter
 

@@ -13,6 +13,7 @@ from workbench.cuda.compiler import Source, arch_of
 from workbench.errors import UsageError
 
 Extent = int | tuple[int, ...]
+MOST_BLOCKS, MOST_THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64)  # by axis
 SHARED_BY_DEFAULT = 48 * 1024  # bytes, static and dynamic together; more has to be asked for
 
 
@@ -61,14 +62,39 @@ class Kernel(Source):
             config = _config(grid, block, shared_bytes, self.must_wait, self.cooperative)
             host.launch(stream, config, loaded, *map(_argument, args, sizes))
         except Exception as error:
-            why = overflow(self.name, args, sizes) or launch_fault(
-                self.name, grid, block, *_limits(int(loaded.handle), device)
-            )
+            why = self._fault(grid, block, args, device)
             if not why and self.cooperative and "COOPERATIVE" in str(error):
                 why = f"a cooperative grid of {grid} blocks of {self.name} does not fit at once"
             if not why:
                 raise
             raise UsageError(why, hint="change the launch, or what the kernel takes") from error
+
+    def _fault(self, grid: Extent, block: Extent, args: tuple[Any, ...], device: int) -> str:
+        """Say why the driver refuses a launch; "" where arguments and extents are not the cause."""
+        loaded, sizes = self._loaded
+        for place, (value, bytes_of) in enumerate(zip(args, sizes, strict=True), start=1):
+            if type(value) is int and bytes_of == 4 and not -(2**31) <= value < 2**31:
+                return f"argument {place} of {self.name} is {value}, which no int of 4 bytes holds"
+        blocks, size = (
+            (extent,) if isinstance(extent, int) else tuple(extent) for extent in (grid, block)
+        )
+        for what, extent, limits in (("grid", blocks, MOST_BLOCKS), ("block", size, MOST_THREADS)):
+            for axis, value, most in zip("xyz", extent, limits, strict=False):
+                if not 1 <= value <= most:
+                    which = "less than 1" if value < 1 else f"more than {most}"
+                    return f"{what}.{axis} of {self.name} is {value}, {which}"
+        threads, cluster = _limits(int(loaded.handle), device)
+        threads = threads or MOST_THREADS[0]
+        if prod(size) > threads:
+            return (
+                f"a block of {prod(size)} threads is more than the {threads} that {self.name} "
+                "allows: by its __launch_bounds__, or by its registers"
+            )
+        for axis, value, of in zip("xyz", blocks, cluster, strict=False):
+            if of > 1 and value % of:
+                where = f"grid.{axis} of {self.name} is {value}"
+                return f"{where}, which is no multiple of its cluster of {of}"
+        return ""
 
     def _allow_shared(self, kernel: int, dynamic: int, device: int) -> None:
         """More than 48 KB of a block's shared memory has to be asked for, per kernel and device.
@@ -82,7 +108,16 @@ class Kernel(Source):
             self._shared[device] = _static_and_most(self.name, kernel, device)
         static, most = self._shared[device]
         if static + dynamic > SHARED_BY_DEFAULT:
-            require_room(self.name, static, dynamic, most)
+            if static + dynamic > most:
+                tiles = "use smaller or fewer tiles"
+                raise UsageError(
+                    f"{self.name} needs {static + dynamic} bytes of shared memory a block, "
+                    f"{static} static and {dynamic} dynamic, and this GPU gives a block {most} at "
+                    "most",
+                    hint=f"launch it with {most - static} bytes or fewer: {tiles}"
+                    if static < most
+                    else tiles,
+                )
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             handle, number = driver.CUkernel(kernel), driver.CUdevice(device)
             _answer_of(self.name, driver.cuKernelSetAttribute(attribute, dynamic, handle, number))
@@ -174,52 +209,6 @@ def _limits(kernel: int, device: int) -> tuple[int, tuple[int, ...]]:
     ]
     values = [0 if int(status) else value for status, value in answers]
     return values[0], tuple(values[1:])
-
-
-MOST_BLOCKS, MOST_THREADS = (2**31 - 1, 65535, 65535), (1024, 1024, 64)  # by axis
-
-
-def launch_fault(
-    name: str, grid: Extent, block: Extent, threads: int, cluster: tuple[int, ...]
-) -> str:
-    """Say why the driver refuses a launch; "" where its extents are not the cause."""
-    blocks, size = (
-        (extent,) if isinstance(extent, int) else tuple(extent) for extent in (grid, block)
-    )
-    for what, extent, limits in (("grid", blocks, MOST_BLOCKS), ("block", size, MOST_THREADS)):
-        for axis, value, most in zip("xyz", extent, limits, strict=False):
-            if not 1 <= value <= most:
-                which = "less than 1" if value < 1 else f"more than {most}"
-                return f"{what}.{axis} of {name} is {value}, {which}"
-    if prod(size) > (threads or MOST_THREADS[0]):
-        return (
-            f"a block of {prod(size)} threads is more than the {threads or MOST_THREADS[0]} that "
-            f"{name} allows: by its __launch_bounds__, or by its registers"
-        )
-    for axis, value, of in zip("xyz", blocks, cluster, strict=False):
-        if of > 1 and value % of:
-            return f"grid.{axis} of {name} is {value}, which is no multiple of its cluster of {of}"
-    return ""
-
-
-def overflow(name: str, args: tuple[Any, ...], sizes: list[int]) -> str:
-    """Name the argument that does not fit; "" where all do."""
-    for place, (value, size) in enumerate(zip(args, sizes, strict=True), start=1):
-        if type(value) is int and size == 4 and not -(2**31) <= value < 2**31:
-            return f"argument {place} of {name} is {value}, which no int of 4 bytes holds"
-    return ""
-
-
-def require_room(kernel: str, static: int, dynamic: int, most: int) -> None:
-    """Raises UsageError where a block would need more than ``most`` bytes of shared memory."""
-    if static + dynamic > most:
-        raise UsageError(
-            f"{kernel} needs {static + dynamic} bytes of shared memory a block, {static} static "
-            f"and {dynamic} dynamic, and this GPU gives a block {most} at most",
-            hint=f"launch it with {most - static} bytes or fewer: use smaller or fewer tiles"
-            if static < most
-            else "use smaller or fewer tiles",
-        )
 
 
 class _Stream:

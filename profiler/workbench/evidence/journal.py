@@ -99,25 +99,21 @@ def load_journal(folder: EvidenceFolder) -> Journal:
     others = [one for one in folder.every_gpu if one != folder]
     everywhere = [*entries, *(entry for other in others for entry in _entries(other)[0])]
     noted = [entry for entry in everywhere if isinstance(entry, PredictionEntry)]
-    return Journal(
-        sessions=tuple(entry for entry in entries if isinstance(entry, SessionEntry)),
-        captures=tuple(entry for entry in entries if isinstance(entry, CaptureEntry)),
-        predictions=tuple(sorted(noted, key=lambda entry: entry.date)),
-        measured=_first_measured(everywhere),
-        notes=tuple(text),
-    )
-
-
-def _first_measured(entries: Iterable[JournalEntry]) -> dict[str, str]:
     first: dict[str, str] = {}
-    for entry in entries:
+    for entry in everywhere:
         names: Iterable[str] = ()
         if isinstance(entry, CaptureEntry):
             names = [entry.variant]
         elif isinstance(entry, SessionEntry) and not entry.found:
             names = entry.fingerprints  # one found may be older: `known_of` tells of it
         first |= {name: min(entry.date, first.get(name, entry.date)) for name in names}
-    return first
+    return Journal(
+        sessions=tuple(entry for entry in entries if isinstance(entry, SessionEntry)),
+        captures=tuple(entry for entry in entries if isinstance(entry, CaptureEntry)),
+        predictions=tuple(sorted(noted, key=lambda entry: entry.date)),
+        measured=first,
+        notes=tuple(text),
+    )
 
 
 @cache

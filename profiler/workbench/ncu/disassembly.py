@@ -13,7 +13,7 @@ from typing import Any
 
 from workbench.ncu.catalog import STALL_PREFIX
 from workbench.ncu.line_table import LineTable
-from workbench.ncu.places import Instruction, Place, Places
+from workbench.ncu.places import Place, Places
 from workbench.ncu.reader import metric_names
 
 INSTRUCTIONS = "instructions"
@@ -100,11 +100,17 @@ def read_code(counters: Counted) -> Code | None:
             # One behind the last EXIT is where a warp waits for its stores: it is the EXIT's.
             mine[max(0, bisect_right(pcs, places.waiting(pc, reason)) - 1)] += count
         samples[reason] = dict(sorted(mine.items()))
+
+    def moved(match: re.Match[str]) -> str:
+        """An address in the function, which differs by process, as bytes from the first."""
+        address = int(match[0], 16)
+        return f"{address - pcs[0]:#x}" if pcs[0] <= address <= pcs[-1] else match[0]
+
     charged = {n for counts in samples.values() for n in counts}
     return Code(
         first=pcs[0],
         addresses=tuple(pc - pcs[0] for pc in pcs),
-        sass=tuple(_relative(instruction, pcs[0], pcs[-1]) for instruction in code),
+        sass=tuple(_ADDRESS.sub(moved, instruction.text) for instruction in code),
         places=tuple(
             places.itself(pc) if n in charged else places.of(pc, INSTRUCTIONS)
             for n, pc in enumerate(pcs)  # where its samples belong; without any, its executions
@@ -112,16 +118,6 @@ def read_code(counters: Counted) -> Code | None:
         executed=tuple(executed.get(pc, 0.0) for pc in pcs) if executed else None,
         samples=samples,
     )
-
-
-def _relative(instruction: Instruction, first: int, last: int) -> str:
-    """Replace each address in the function, which differs by process, by bytes from the first."""
-
-    def moved(match: re.Match[str]) -> str:
-        address = int(match[0], 16)
-        return f"{address - first:#x}" if first <= address <= last else match[0]
-
-    return _ADDRESS.sub(moved, instruction.text)
 
 
 _PREDICATE = re.compile(r"@!?U?P[\dT]+\s+")

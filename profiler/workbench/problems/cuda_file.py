@@ -17,8 +17,7 @@ from pathlib import Path
 
 from workbench import bounds
 from workbench.cuda.compiler import PROGRAM
-from workbench.cuda.includes import expand_includes
-from workbench.cuda.programs import Entry, entries, items, launches, masked
+from workbench.cuda.programs import Entry, entries, expand_includes, items, launches, masked
 from workbench.errors import UsageError, unknown
 from workbench.problems import try_options
 from workbench.problems.problem import Format, Module, Problem, Request, calling

@@ -194,7 +194,12 @@ def _workloads(
     request: Request, path: Path, data: Definition
 ) -> tuple[dict[str, GivenShape], dict[str, bytes]]:
     variable = [name for name, axis in data.axes.items() if axis.value is None]
-    file = _workload_file(request, path, data.name)
+    if request.workload is not None:
+        file: Path | None = require(request.workload, "file")
+    else:
+        lines = [file for file in _around(path, "workloads") if file.suffix == ".jsonl"]
+        alone = lines[0] if len(lines) == 1 else None
+        file = next((file for file in lines if file.stem == data.name), alone)
     if file is None and variable:
         raise UsageError(
             f"{path.name} has the variable axes {', '.join(variable)} and no workload",
@@ -226,13 +231,6 @@ def _workloads(
             f"{file.name} has no workload of '{data.name}'", hint="one JSON object a line"
         )
     return shapes, files
-
-
-def _workload_file(request: Request, path: Path, name: str) -> Path | None:
-    if request.workload is not None:
-        return require(request.workload, "file")
-    lines = [file for file in _around(path, "workloads") if file.suffix == ".jsonl"]
-    return next((f for f in lines if f.stem == name), lines[0] if len(lines) == 1 else None)
 
 
 def _given(load: Workload, file: Path, files: dict[str, bytes]) -> dict[str, Parameter]:

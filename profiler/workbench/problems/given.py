@@ -53,7 +53,16 @@ class Dotted:
         self.name = name
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        return _copied_view(self.function(*arguments, **keywords), [*arguments, *keywords.values()])
+        """A view of an argument, such as torch.t gives, comes in memory of its own: it is to be
+        compared with a kernel that writes a result.
+        """
+        out = self.function(*arguments, **keywords)
+        every = (*arguments, *keywords.values())
+        if not _is_tensor(out) or any(out is argument for argument in every):
+            return out
+        memory = {v.untyped_storage().data_ptr() for v in every if _is_tensor(v)}
+        is_view = out.untyped_storage().data_ptr() in memory
+        return out.clone(memory_format=torch.contiguous_format) if is_view else out
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -66,17 +75,6 @@ class Dotted:
         if not callable(value):
             raise UsageError(f"{self.name} cannot be called", hint="--vs names a function")
         return value  # type: ignore[no-any-return]
-
-
-def _copied_view(out: Any, arguments: Sequence[Any]) -> Any:
-    """A view of an argument, such as torch.t gives, in memory of its own: it is to be compared with
-    a kernel that writes a result.
-    """
-    if not _is_tensor(out) or any(out is argument for argument in arguments):
-        return out
-    memory = {v.untyped_storage().data_ptr() for v in arguments if _is_tensor(v)}
-    is_view = out.untyped_storage().data_ptr() in memory
-    return out.clone(memory_format=torch.contiguous_format) if is_view else out
 
 
 class WithoutRuns(SourceFileLoader):
@@ -525,19 +523,18 @@ def workload(
     def sizes(axes: Sequence[int | str] | None) -> list[int]:
         return [int(shape.get(str(axis), axis)) for axis in axes or ()]
 
-    def made_as(name: str, axes: Sequence[int | str] | None, dtype: torch.dtype) -> Any:
-        value = shape.get(name)
+    made: Inputs = {}
+    for name, (axes, dtype) in inputs.items():
+        value: Any = shape.get(name)
         if isinstance(value, str):
             from safetensors.torch import load_file
 
             path, _, key = value.rpartition(":")
-            return load_file(Path(beside).parent / path)[key].to(device)
-        if value is not None:
-            return value
-        made = drawn(sizes(axes), dtype, generator)
-        return made.item() if axes is None else made
-
-    made = {n: made_as(n, a, getattr(torch, d)) for n, (a, d) in inputs.items()}
+            value = load_file(Path(beside).parent / path)[key].to(device)
+        elif value is None:
+            tensor = drawn(sizes(axes), getattr(torch, dtype), generator)
+            value = tensor.item() if axes is None else tensor
+        made[name] = value
     for name, (axes, dtype) in outputs.items():
         made[name] = torch.empty(sizes(axes), dtype=getattr(torch, dtype), device=device)
     return without(made, [*outputs])

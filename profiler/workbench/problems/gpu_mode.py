@@ -45,8 +45,9 @@ class TaskSpec(msgspec.Struct, frozen=True):
     multi_gpu: bool = False
 
 
-def is_task(path: Path) -> bool:
+def is_task(request: Request) -> bool:
     """A folder with a ``task.yml``, that file, or a Python file beside one."""
+    path = request.source
     folder = path if path.is_dir() else path.parent
     beside = path.is_dir() or path.name == TASK or path.name.startswith("submission")
     return beside and (folder / TASK).is_file()
@@ -57,7 +58,11 @@ def read_gpu_mode(request: Request) -> Problem:
     path = request.source
     folder = path if path.is_dir() else path.parent
     task = _task(folder / TASK)
-    submission = _submission(request, path, folder)
+    named = request.solution or (path if path.suffix == ".py" else None)
+    if named is None and not (folder / SUBMITTED).is_file():
+        hint = "--solution FILE names one that stands elsewhere"
+        raise UsageError(f"{folder.name}/ has no {SUBMITTED}", hint=hint)
+    submission = require(named or folder / SUBMITTED, "file")
     sources = {REFERENCE: REFERENCE, **{file.name: file.source for file in task.files or ()}}
     files = _files(sources, folder, submission)
     reference = parsed(folder / sources[REFERENCE])
@@ -120,14 +125,6 @@ def _task(path: Path) -> TaskSpec:
     return task
 
 
-def _submission(request: Request, path: Path, folder: Path) -> Path:
-    named = request.solution or (path if path.suffix == ".py" else None)
-    if named is None and not (folder / SUBMITTED).is_file():
-        hint = "--solution FILE names one that stands elsewhere"
-        raise UsageError(f"{folder.name}/ has no {SUBMITTED}", hint=hint)
-    return require(named or folder / SUBMITTED, "file")
-
-
 def _files(sources: dict[str, str], folder: Path, submission: Path) -> dict[str, bytes]:
     contents = {}
     for name, source in sources.items():
@@ -166,7 +163,7 @@ FORMAT = Format(
     label="a GPU MODE task",
     files="a folder with task.yml",
     priority=60,
-    is_of=lambda request: is_task(request.source),
+    is_of=is_task,
     read=read_gpu_mode,
     options=frozenset({"solution"}),
 )

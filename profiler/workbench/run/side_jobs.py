@@ -12,7 +12,7 @@ from msgspec import structs
 
 from workbench import bounds
 from workbench.cuda.compiler import TOOLKIT
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.errors import EnvironmentLacks, GateFailed, ToolFailed, UsageError, WorkbenchError
 from workbench.run import machine
 from workbench.run.compilation import scratch_folder, worker_stopped

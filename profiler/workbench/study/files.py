@@ -32,7 +32,7 @@ import msgspec
 from msgspec.structs import fields
 
 from workbench import bounds
-from workbench.cuda.includes import source_text
+from workbench.cuda.programs import source_text
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError, nearest
 
 Filled = TypeVar("Filled")

@@ -289,19 +289,17 @@ def kept_between_calls(paths: Iterable[Path]) -> tuple[str, ...]:
     """
     kept = []
     for path in paths:
-        if path.suffix == ".py":  # building it says where it is none
-            places = (place for node in _nodes(readable_text(path)) for place in _kept_by(node))
-            kept += [f"{path.name}:{line}: {what}" for line, what in dict(sorted(places)).items()]
+        places: list[tuple[int, str]] = []
+        # Building it says where it is no Python.
+        for node in _nodes(readable_text(path)) if path.suffix == ".py" else ():
+            if isinstance(node, Function):
+                places += _of_function(node)
+            elif isinstance(node, ast.Module | ast.ClassDef):
+                places += _made_outside(node.body)
+            elif isinstance(node, ast.Global | ast.Nonlocal):
+                places.append((node.lineno, f"{', '.join(node.names)} outlives a call"))
+        kept += [f"{path.name}:{line}: {what}" for line, what in dict(sorted(places)).items()]
     return tuple(kept)
-
-
-def _kept_by(node: ast.AST) -> Iterator[tuple[int, str]]:
-    if isinstance(node, Function):
-        yield from _of_function(node)
-    elif isinstance(node, ast.Module | ast.ClassDef):
-        yield from _made_outside(node.body)
-    elif isinstance(node, ast.Global | ast.Nonlocal):
-        yield node.lineno, f"{', '.join(node.names)} outlives a call"
 
 
 def _of_function(function: Function) -> Iterator[tuple[int, str]]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench import bounds
-from workbench.cuda.includes import virtual_name as virtual_name
-from workbench.cuda.includes import within
+from workbench.cuda.programs import virtual_name as virtual_name
+from workbench.cuda.programs import within
 from workbench.study.files import no_file, read_text, readable_text, require_readable
 from workbench.study.front_ends import syntax_tree
 from workbench.study.model import Study, Variant

@@ -20,7 +20,7 @@ from msgspec import structs
 
 from workbench import cuda
 from workbench.children import adopt
-from workbench.cuda.includes import source_text
+from workbench.cuda.programs import source_text
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.records import BuiltKernel
 from workbench.run.protocol import (

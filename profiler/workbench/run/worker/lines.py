@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from workbench.cuda.includes import virtual_name
+from workbench.cuda.programs import virtual_name
 from workbench.ncu.places import is_library
 from workbench.run.process import EXTENSIONS_DIR
 from workbench.study.front_ends import front_ends_of
