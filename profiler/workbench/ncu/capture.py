@@ -147,8 +147,16 @@ class Decoded:
 
     @cached_property
     def calls(self) -> list[tuple[Any, ...]]:
+        """File and line of a helper, then of the call that most of its samples came through."""
+        sums: dict[Any, dict[Any, float]] = defaultdict(lambda: defaultdict(float))
         with limited(self.path):
-            return read_calls(self._counted)
+            places = self._counted.places
+            for counter, counts in self._counted.by_pc.items():
+                for pc, value in counts if counter != INSTRUCTIONS else ():
+                    waiting = places.waiting(pc, counter)
+                    if call := places.called_at(waiting):
+                        sums[places.itself(waiting)][call] += value
+        return [(*place, *max(calls, key=lambda c: (calls[c], c))) for place, calls in sums.items()]
 
     @cached_property
     def code(self) -> Code | None:
@@ -157,7 +165,25 @@ class Decoded:
 
     @cached_property
     def rules(self) -> list[tuple[Any, ...]]:
-        return read_rules(self.action)
+        rows = []
+        for rule in self.action.rule_results_as_dicts():
+            message = rule.get("rule_message", {})
+            if int(message.get("type", 0)) != OPTIMIZATION:
+                continue
+            estimate = rule.get("speedup_estimation", {})
+            focus = [(f["name"], float(f["value"])) for f in rule.get("focus_metrics", [])]
+            rows.append(
+                (
+                    rule.get("rule_identifier", ""),
+                    rule.get("section_identifier", ""),
+                    message.get("title", ""),
+                    message.get("message", ""),
+                    SCOPES.get(int(estimate.get("type", 0)), ""),
+                    float(estimate["speedup"]) if "speedup" in estimate else float("nan"),
+                    focus,
+                )
+            )
+        return rows
 
     def has_opcode(self, opcode: str) -> bool:
         return self.code is not None and any(opcode in sass for sass in self.code.sass)
@@ -310,40 +336,6 @@ def read_lines(counters: Counted) -> list[tuple[Any, ...]]:
         for pc, value in counts:
             sums[counters.places.of(pc, counter)] += value
         rows += [(file, line, counter, value) for (file, line), value in sums.items()]
-    return rows
-
-
-def read_calls(counters: Counted) -> list[tuple[Any, ...]]:
-    """File and line of a helper, then of the call that most of its samples came through."""
-    sums: dict[Any, dict[Any, float]] = defaultdict(lambda: defaultdict(float))
-    places = counters.places
-    for counter, counts in counters.by_pc.items():
-        for pc, value in counts if counter != INSTRUCTIONS else ():
-            waiting = places.waiting(pc, counter)
-            if call := places.called_at(waiting):
-                sums[places.itself(waiting)][call] += value
-    return [(*place, *max(calls, key=lambda c: (calls[c], c))) for place, calls in sums.items()]
-
-
-def read_rules(action: Any) -> list[tuple[Any, ...]]:
-    rows = []
-    for rule in action.rule_results_as_dicts():
-        message = rule.get("rule_message", {})
-        if int(message.get("type", 0)) != OPTIMIZATION:
-            continue
-        estimate = rule.get("speedup_estimation", {})
-        focus = [(f["name"], float(f["value"])) for f in rule.get("focus_metrics", [])]
-        rows.append(
-            (
-                rule.get("rule_identifier", ""),
-                rule.get("section_identifier", ""),
-                message.get("title", ""),
-                message.get("message", ""),
-                SCOPES.get(int(estimate.get("type", 0)), ""),
-                float(estimate["speedup"]) if "speedup" in estimate else float("nan"),
-                focus,
-            )
-        )
     return rows
 
 

@@ -76,7 +76,12 @@ def read_gpu_mode(request: Request) -> Problem:
         f"given.call(_reference.{KERNEL}, inputs, data=True)",
         KERNEL,
     )
-    shapes = _shapes(task, folder / TASK)
+    if not task.benchmarks:
+        hint = "one case under benchmarks: is timed"
+        raise UsageError(f"{folder / TASK} has no benchmarks", hint=hint)
+    # Cases as they are; what is both test and benchmark is timed.
+    shapes = {f"test{i}": GivenShape(case, False) for i, case in enumerate(task.tests or ())}
+    shapes |= {f"benchmark{i}": GivenShape(case) for i, case in enumerate(task.benchmarks)}
     timed = [name for name, shape in shapes.items() if shape.timed]
     problem = Problem(
         what=f"{folder.name}/, {FORMAT.label}: {len(shapes) - len(timed)} tests, "
@@ -139,14 +144,6 @@ def _files(sources: dict[str, str], folder: Path, submission: Path) -> dict[str,
         require_readable(file, bounds.BESIDE)
         contents[name] = file.read_bytes()
     return contents | {SUBMITTED: read_text(submission, bounds.SOURCE).encode()}
-
-
-def _shapes(task: TaskSpec, path: Path) -> dict[str, GivenShape]:
-    """Cases as they are; what is both test and benchmark is timed."""
-    if not task.benchmarks:
-        raise UsageError(f"{path} has no benchmarks", hint="one case under benchmarks: is timed")
-    tests = {f"test{i}": GivenShape(case, False) for i, case in enumerate(task.tests or ())}
-    return tests | {f"benchmark{i}": GivenShape(case) for i, case in enumerate(task.benchmarks)}
 
 
 def _unpacked(tree: ast.Module) -> list[str]:

@@ -274,7 +274,23 @@ def find_versus(request: Request) -> Module:
     text = request.versus
     file = text.partition(":")[0]
     if file.endswith(".py") or "/" in file:
-        return _of_file(text, folder)
+        path, function = split(text)
+        is_beside = not path.exists() and (folder / path).exists()
+        path = require(folder / path if is_beside else path, "file")
+        tree = parsed(path)
+        candidates = [name for name in functions(tree) if not name.startswith("_")]
+        if not function and len(candidates) == 1:
+            function = candidates[0]
+        if not function or function not in bound(tree):
+            functions_listed = ", ".join(candidates) or "none"
+            raise UsageError(
+                f"--vs {text} names no function of {path.name}",
+                hint=f"write --vs {path.name}:FUNCTION, one of: {functions_listed}",
+            )
+        name, files = gathered(path)
+        loads = f'_versus = given.File(__file__, "{name}")'
+        call = f"given.call(_versus.{function}, inputs, some=True)"
+        return replace(calling(f"{path.name}:{function}", loads, call, name=""), files=files)
     target, arguments = read_call(text)
     package = target.partition(".")[0]
     if package == target:
@@ -290,27 +306,6 @@ def find_versus(request: Request) -> Module:
     loads = f'_versus = given.Dotted("{target}")'
     call = "given.compared(_versus, inputs)" if arguments is None else f"_versus({arguments})"
     return calling(text, loads, call, name="")
-
-
-def _of_file(text: str, folder: Path) -> Module:
-    path, function = split(text)
-    if not path.exists() and (folder / path).exists():
-        path = folder / path
-    path = require(path, "file")
-    tree = parsed(path)
-    candidates = [name for name in functions(tree) if not name.startswith("_")]
-    if not function and len(candidates) == 1:
-        function = candidates[0]
-    if not function or function not in bound(tree):
-        functions_listed = ", ".join(candidates) or "none"
-        raise UsageError(
-            f"--vs {text} names no function of {path.name}",
-            hint=f"write --vs {path.name}:FUNCTION, one of: {functions_listed}",
-        )
-    name, files = gathered(path)
-    loads = f'_versus = given.File(__file__, "{name}")'
-    call = f"given.call(_versus.{function}, inputs, some=True)"
-    return replace(calling(f"{path.name}:{function}", loads, call, name=""), files=files)
 
 
 def variant_name(called: str, taken: Mapping[str, object]) -> str:
