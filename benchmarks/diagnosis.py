@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, permutations
 from pathlib import Path
 from statistics import geometric_mean
@@ -129,27 +129,35 @@ def ahead(found: Sequence[Diagnosis]) -> str:
     more = [hits([each], TOP) - nvidia([each], TOP) for each in found]
     means = sorted(sum(drawing.choices(more, k=len(more))) for _ in range(DRAWS))
     low, high = means[round(0.025 * DRAWS)], means[round(0.975 * DRAWS) - 1]
-    return f"Ahead of ncu among three: {sum(more)} of {len(found)}, 95 % interval {low} to {high}"
+    return f"Ahead of ncu: {sum(more)} of {len(found)}, 95 % interval {low} to {high}"
 
 
-def summary(found: Sequence[Diagnosis]) -> str:
+KINDS: tuple[tuple[str, Callable[[Sequence[Diagnosis], int], float]], ...] = (
+    ("of the workbench", hits),
+    ("the same, shuffled among the kernels", shuffled),
+    ("the best constant answer", constant),
+    ("the largest estimates of ncu", nvidia),
+)
+
+
+def summary(groups: Mapping[str, Sequence[Diagnosis]]) -> str:
+    """How often each advice has the right kind first, or among three, by group."""
+    heads, rows = ["advice"], [[name] for name, _ in KINDS]
+    for title, found in groups.items():
+        heads += [f"{title}: first", f"{title}: among three"]
+        for row, (_, count) in zip(rows, KINDS, strict=True):
+            row += [share(count(found, top), len(found)) for top in (1, TOP)]
+    return "\n".join([table(heads, rows), "", *map(certainty, groups, groups.values())])
+
+
+def certainty(title: str, found: Sequence[Diagnosis]) -> str:
     n = len(found)
-    kinds = (
-        ("of the workbench", hits),
-        ("the same, shuffled among the kernels", shuffled),
-        ("the best constant answer", constant),
-        ("the largest estimates of ncu", nvidia),
+    return (
+        f"- {title}: among three, 95 % interval {exact(hits(found, TOP), n)}; "
+        f"ncu {exact(nvidia(found, TOP), n)}. {ahead(found)}. "
+        f"Mean gain of the repairs {geometric_mean([each.came for each in found]):.2f}x; "
+        f"of those named first {gained(found, 1):.2f}x, among three {gained(found, TOP):.2f}x."
     )
-    rows = [(name, share(count(found, 1), n), share(count(found, TOP), n)) for name, count in kinds]
-    heads = ("advice", "right kind first", "right kind among three")
-    lines = [
-        f"Among three, 95 % interval: {exact(hits(found, TOP), n)}; "
-        f"ncu {exact(nvidia(found, TOP), n)}.",
-        f"{ahead(found)}.",
-        f"Mean gain of the repairs: {geometric_mean([each.came for each in found]):.2f}x; "
-        f"of those named first {gained(found, 1):.2f}x, among three {gained(found, TOP):.2f}x.",
-    ]
-    return "\n".join([table(heads, rows), "", *(f"- {line}" for line in lines)])
 
 
 def faults(found: Sequence[Diagnosis]) -> str:
@@ -167,11 +175,8 @@ def main() -> None:
     for study in dict.fromkeys(study for study, _ in REPAIRS):
         repaired = told("advise", study, "kernel")["microseconds"]
         found += [diagnose(study, fault, repaired) for s, fault in REPAIRS if s == study]
-    for title, some in (
-        ("All", found),
-        ("Without comments, after the rules", [e for e in found if e.fault in UNMARKED]),
-    ):
-        print(f"{title}: {len(some)} kernels\n", summary(some), "", sep="\n")
+    late = [each for each in found if each.fault in UNMARKED]
+    print(summary({"all": found, "written after the rules": late}), end="\n\n")
     print(faults(found))
     lined = [each for each in found if each.marked and each.at]
     print(f"\nRight line: {share(sum(e.at in e.marked for e in lined), len(lined))}")

@@ -208,26 +208,33 @@ def row(recording: Recording, name: str, tokens: int) -> tuple[str, ...]:
     )
 
 
-def table(recording: Recording, name: str) -> str:
-    """One model's results in Markdown, below a line that describes the model."""
+def described(recording: Recording, name: str) -> str:
     title, times = MODELS[name].title, recording.times.get(name)
     if not times:
-        return f"{title}: not collected.\n"
+        return f"- `{name}`: {title}: not collected."
     count, size = min(map(len, times.values())), recording.parameters[name] / 1e9
-    line = f"{title}; {size:.2f} billion parameters, {count} session{'s' * (count > 1)}."
-    rows = (row(recording, name, tokens) for tokens in sorted(times))
-    return f"{line}\n\n{markdown(HEADER, rows, left=0)}\n"
+    sessions = f"{count} session{'s' * (count > 1)}"
+    return f"- `{name}`: {title}; {size:.2f} billion parameters, {sessions}."
+
+
+def tables(recording: Recording) -> str:
+    """What each model is, and the results of all in one table."""
+    rows = [
+        (f"`{name}`", *row(recording, name, tokens))
+        for name in MODELS
+        for tokens in sorted(recording.times.get(name, ()))
+    ]
+    lines = "\n".join(described(recording, name) for name in MODELS)
+    return f"{lines}\n\n{markdown(('model', *HEADER), rows, left=1)}\n"
 
 
 def page(text: str, recording: Recording, present: str) -> str:
-    """The page with its tables written again. ``present`` is the fingerprint of the kernel's
+    """The page with its table written again. ``present`` is the fingerprint of the kernel's
     present sources.
     """
     note = " The kernel's sources have changed since." * (present != recording.sources)
-    made = {"provenance": f"{recording.provenance}.{note}\n"}
-    for name, body in (made | {name: table(recording, name) for name in MODELS}).items():
-        text = with_part(text, f"models: {name.replace('-', '_')}", body)
-    return text
+    body = f"{recording.provenance}.{note}\n\n{tables(recording)}"
+    return with_part(text, "models: passes", body)
 
 
 # ---- measuring -------------------------------------------------------------------------------
