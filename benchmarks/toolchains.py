@@ -33,8 +33,7 @@ from workbench.cuda.cubin import TEXT, sections
 from workbench.derive.code_diff import sizes_and_summary
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import BuiltKernel
-from workbench.ncu.disassembly import kind_of
-from workbench.ncu.nvdisasm import disassembled
+from workbench.ncu.disassembly import disassembled, kind_of
 from workbench.problems.detect import read_problem
 from workbench.problems.problem import Request
 from workbench.run.protocol import Built, Failed

@@ -12,8 +12,7 @@ from workbench.app.show import listing_of
 from workbench.derive import code_diff
 from workbench.derive.code_diff import CodeChange, CodeDiff, machine_code_diff, summary
 from workbench.derive.source_diff import Listing
-from workbench.ncu.disassembly import kind_of
-from workbench.ncu.nvdisasm import parsed
+from workbench.ncu.disassembly import kind_of, parsed
 
 STEP = 16
 CODE = (

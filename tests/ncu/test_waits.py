@@ -14,11 +14,22 @@ from answers import Capsys, Patch, error_of, not_none
 from workbench.cuda.cubin import MAGIC
 from workbench.derive.source_diff import Listing, line_costs, listing
 from workbench.judge.advice_rules import AdvisedKernel
-from workbench.ncu import line_table, places
+from workbench.ncu import places
 from workbench.ncu.capture import Capture, Decoded, KeptTables, read_lines
 from workbench.ncu.disassembly import counted, packed, unpacked
-from workbench.ncu.line_table import Frame, LineEntry, LineTable, line_tables, tables_in
-from workbench.ncu.places import Instruction, Places, Waits, instruction, is_library, source_place
+from workbench.ncu.places import (
+    Frame,
+    Instruction,
+    LineEntry,
+    LineTable,
+    Places,
+    Waits,
+    instruction,
+    is_library,
+    line_tables,
+    source_place,
+    tables_in,
+)
 from workbench.ncu.reader import actions
 from workbench.render import answers, in_short
 from workspaces import (
@@ -204,13 +215,13 @@ def test_a_broken_line_table_costs_the_calls_alone(tmp_path: Path) -> None:
 
 def test_a_report_with_too_much_of_them_is_not_kept_waiting_for(monkeypatch: Patch) -> None:
     report = recorded_range(CAUSAL, "fix10")[0]
-    line_table._tables.cache_clear()
+    places._tables.cache_clear()
     monkeypatch.setattr("workbench.bounds.LINE_BYTES", 1)
     assert tables_in(report) == []
-    line_table._tables.cache_clear()
+    places._tables.cache_clear()
     monkeypatch.setattr("workbench.bounds.LINES_IN", 1)
     assert tables_in(report) == []
-    line_table._tables.cache_clear()
+    places._tables.cache_clear()
 
 
 @pytest.mark.parametrize("damage", range(0, 400, 31))

@@ -50,7 +50,7 @@ from workbench.ncu.capture import (
     load_sources,
     require_lines,
 )
-from workbench.ncu.nvdisasm import Instructions, disassembled
+from workbench.ncu.disassembly import Instructions, disassembled
 from workbench.ncu.reader import Wanted, actions, without_number
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.hunks import SourceLine

@@ -24,8 +24,7 @@ from workbench.ncu.disassembly import (
     stall_metrics,
     unpacked,
 )
-from workbench.ncu.line_table import tables_in
-from workbench.ncu.places import lasting_name
+from workbench.ncu.places import lasting_name, tables_in
 from workbench.ncu.reader import (
     CUT,
     Wanted,
