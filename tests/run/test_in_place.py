@@ -219,7 +219,7 @@ def test_the_stamps_are_next_to_the_call(regime: str, bare: bool, events: list[s
 
 
 def test_a_call_that_restores_nothing_has_nothing_around_it_back_to_back() -> None:
-    nothing, inputs = cast(Any, None), cast(Any, SimpleNamespace(restored=[]))
+    nothing, inputs = cast(Any, None), cast(Any, SimpleNamespace(in_place=()))
     plain = SessionSetup(nothing, nothing, inputs, 150.0)
     changing = SessionSetup(nothing, nothing, cast(Any, Heard()), 150.0)
     assert plain.with_neighbours == (Regime.CHAINED, Regime.COLD)

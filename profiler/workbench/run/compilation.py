@@ -106,10 +106,7 @@ def build_only(
         )
     results: dict[str, Built | Failed] = {}
     left = list(variants)
-    with (
-        scratch_folder(study, cubins) as scratch,
-        compilers(scratch, study, left, arch),
-    ):
+    with scratch_folder(study, cubins) as scratch, compilers(scratch, study, left, arch):
         while left:
             outcome = run_worker(scratch, build_job(study, left, arch), limit, on_event)
             if outcome.interrupted:

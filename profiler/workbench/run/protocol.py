@@ -47,7 +47,12 @@ PARENT = "WORKBENCH_PARENT"  # in a worker's environment: the process that reads
 
 
 class _Job(msgspec.Struct, frozen=True, kw_only=True, tag_field="job"):
-    pass
+    study: str
+
+    @property
+    def forks(self) -> bool:
+        """Whether the worker forks a process for each variant or session."""
+        return True
 
 
 class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
@@ -61,7 +66,6 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     Those that are ``known`` are not checked. ``on_cpu``: they are only checked, without a GPU.
     """
 
-    study: str
     variants: tuple[str, ...]
     params: dict[str, dict[str, Parameter]]
     phases: tuple[Phase, ...]
@@ -77,6 +81,16 @@ class VariantsJob(_Job, frozen=True, kw_only=True, tag="variants"):
     known: tuple[str, ...] = ()
     on_cpu: bool = False
 
+    @property
+    def only_compiles(self) -> bool:
+        """Whether it calls nothing, and needs neither torch nor a GPU."""
+        return self.phases == (Phase.BUILD,) and bool(self.arch)
+
+    @property
+    def forks(self) -> bool:
+        """ncu would follow every one of them, and what is only compiled is not called."""
+        return not (self.only_compiles or {Phase.CAPTURE, Phase.TRACE} & {*self.phases})
+
 
 class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     """Variants timed together at a shape, in ``sessions`` processes of ``instances`` each, on the
@@ -89,7 +103,6 @@ class SessionsJob(_Job, frozen=True, kw_only=True, tag="sessions"):
     once more, in as many again; none is the end. ``derived`` as in ``VariantsJob``.
     """
 
-    study: str
     shape: str
     params: dict[str, dict[str, Parameter]]
     sources: dict[str, tuple[str, ...]]
@@ -113,7 +126,6 @@ class TrialJob(_Job, frozen=True, kw_only=True, tag="trial"):
     baseline. ``ranges``: the references may do other work than the baseline.
     """
 
-    study: str
     shapes: tuple[str, ...]
     baseline: str
     called: str
@@ -135,11 +147,14 @@ class ShipJob(_Job, frozen=True, kw_only=True, tag="ship"):
     ``cuda.kernel``.
     """
 
-    study: str
     variant: str
     modules: dict[str, tuple[str, dict[str, Parameter]]]
     checked: tuple[str, ...]
     has_kernels: bool
+
+    @property
+    def forks(self) -> bool:
+        return False
 
 
 Job = VariantsJob | SessionsJob | TrialJob | ShipJob

@@ -25,7 +25,7 @@ from workbench.errors import ToolFailed
 from workbench.run.protocol import WAITING
 from workbench.run.worker.correctness import Caller, CallsMade
 from workbench.run.worker.output import NoResult, Outputs
-from workbench.run.worker.timing.gated import Layout, Revealed, layouts_of, memory_of, shown_in
+from workbench.run.worker.timing.gated import Revealed, layouts_of, memory_of, shown_in
 from workbench.run.worker.timing.neighbours import is_dense
 from workbench.words import Inputs
 
@@ -100,7 +100,10 @@ class SharedMemory:
         return shown_in(told, self.places(told))
 
     def places(self, told: Revealed) -> list[torch.Tensor]:
-        sizes = [size_of(layout) for layout in told.layouts]
+        sizes = [
+            math.prod(layout.shape) * int(getattr(torch, layout.dtype).itemsize)
+            for layout in told.layouts
+        ]
         ends = [*accumulate((-(-size // APART) * APART for size in sizes), initial=0)]
         if min(sizes, default=0) < 0 or ends[-1] > len(self.memory):
             raise NoResult(f"its outputs have {ends[-1] / 1e9:.0f} GB, more than memory holds")
@@ -120,10 +123,6 @@ class SharedMemory:
         size = min(1 << (size - 1).bit_length(), len(self.memory))
         (status,) = driver.cuMemHostRegister(address, size, 0)
         self.pinned = 0 if int(status) else size
-
-
-def size_of(layout: Layout) -> int:
-    return math.prod(layout.shape) * int(getattr(torch, layout.dtype).itemsize)
 
 
 def give_back_memory() -> None:

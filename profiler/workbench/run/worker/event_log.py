@@ -17,15 +17,7 @@ from typing import Self
 
 from workbench.errors import EnvironmentLacks, GateFailed, WorkbenchError
 from workbench.ncu.places import lasting_name
-from workbench.run.protocol import (
-    CURRENT,
-    EVENTS,
-    Broken,
-    ErrorText,
-    Event,
-    Failed,
-    encode,
-)
+from workbench.run.protocol import CURRENT, EVENTS, Broken, ErrorText, Event, Failed, encode
 from workbench.study.front_ends import how_to_install, package_of
 from workbench.words import VIRTUAL_ROOT, Phase
 

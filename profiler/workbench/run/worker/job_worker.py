@@ -43,11 +43,7 @@ from workbench.run.worker.startup import (
     sources_of,
     wait_for_turn,
 )
-from workbench.study.front_ends import (
-    has_own_streams,
-    is_compiling,
-    require_configuration,
-)
+from workbench.study.front_ends import has_own_streams, is_compiling, require_configuration
 from workbench.study.model import base_name
 from workbench.words import CheckResult, Phase
 
@@ -60,12 +56,12 @@ class JobWorker(ForkingWorker):
 
     def __init__(self, job: VariantsJob, journal: EventLog) -> None:
         self.job = job
-        self.loader = Loader(job, plain=self.only_compiles)
+        self.loader = Loader(job, plain=job.only_compiles)
         super().__init__(journal, job.variants, self.loader.folder)
         if job.on_cpu:
             signal.signal(signal.SIGPROF, out_of_time)  # before any module has its own handlers
         self.failed: set[str] = set()
-        self.reported = job.on_cpu or self.only_compiles
+        self.reported = job.on_cpu or job.only_compiles
         self.neighbours: Neighbours | None = None
         self.opened: Opened | None = None
 
@@ -74,11 +70,11 @@ class JobWorker(ForkingWorker):
             import_libraries()
             import_ahead(sources_of(self.job))
             self.variants = wait_for_turn()  # off the GPU
-        if not is_forking(self.job):
+        if self.job.forks:
+            self.run_forks(compares=Phase.CHECK in self.job.phases)
+        else:
             self.load_study()
             self.work(self.variants)
-            return
-        self.run_forks(compares=Phase.CHECK in self.job.phases)
 
     def compare_all(self) -> None:
         """Before any code of a variant runs, it has loaded what it compares with."""
@@ -133,7 +129,7 @@ class JobWorker(ForkingWorker):
 
     def load_study(self) -> None:
         self.study = self.loader.study()
-        if not (self.job.on_cpu or self.only_compiles):
+        if not (self.job.on_cpu or self.job.only_compiles):
             self.opened = Opened(self.loader.folder.parent)
 
     def covered(self, name: str) -> AbstractContextManager[None]:
@@ -149,11 +145,6 @@ class JobWorker(ForkingWorker):
         self.loader.load(name)
         if Phase.BUILD in self.job.phases:
             self.compile(name, self.loader.declared)
-
-    @property
-    def only_compiles(self) -> bool:
-        """Whether it calls nothing, and needs neither torch nor a GPU."""
-        return self.job.phases == (Phase.BUILD,) and bool(self.job.arch)
 
     def compile(self, name: str, kernels: list[cuda.Kernel]) -> None:
         arch = self.job.arch
@@ -337,20 +328,11 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def is_forking(job: VariantsJob) -> bool:
-    """Whether each variant has a process of its own: ncu would follow every one of them, and what
-    is only compiled is not called.
-    """
-    return not (
-        {Phase.CAPTURE, Phase.TRACE} & {*job.phases} or (job.phases == (Phase.BUILD,) and job.arch)
-    )
-
-
 def main() -> None:
-    with job_of(VariantsJob, forks=is_forking) as (job, journal), ExitStack() as stack:
+    with job_of(VariantsJob) as (job, journal), ExitStack() as stack:
         if job.on_cpu:
             os.environ["TRITON_INTERPRET"] = "1"
-        if is_forking(job):
+        if job.forks:
             import_for_forks("workbench.run.worker.job_worker", job)
             adopt()
         if job.on_cpu:

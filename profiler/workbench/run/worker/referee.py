@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from workbench.errors import ToolFailed
+from workbench.errors import ToolFailed, WorkbenchError
 from workbench.evidence.records import Witness
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.loader import Loader
@@ -52,12 +52,7 @@ from workbench.run.worker.timing.gated import (
     layouts_of,
 )
 from workbench.run.worker.timing.graphs import nodes
-from workbench.run.worker.timing.instances import (
-    Instance,
-    NotTimed,
-    SessionSetup,
-    Streamed,
-)
+from workbench.run.worker.timing.instances import Instance, NotTimed, SessionSetup, Streamed
 from workbench.run.worker.timing.neighbours import Neighbours
 from workbench.run.worker.timing.timed_gpu import MOST_CALLS, ROWS_OF_SUMS, SUMMED
 from workbench.words import Regime
@@ -436,7 +431,9 @@ class Referee:
 
     @contextmanager
     def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:
-        """Fork a process that works with its page and its end of a pipe; kill it at the end."""
+        """Fork a process that works with its page and its end of a pipe, and tells why it fails;
+        kill it at the end.
+        """
         page, (ours, theirs) = Page(), Pipe()
 
         def child() -> None:
@@ -445,7 +442,13 @@ class Referee:
                 if number > 2 and number != theirs.fileno():
                     with suppress(OSError):
                         os.close(number)
-            gated.executing(page, theirs, partial(work, page, theirs))
+            try:
+                work(page, theirs)
+            except BaseException as error:  # users' code may also exit
+                why = error.message if isinstance(error, WorkbenchError) else repr(error)
+                page.words[gated.STATE] = gated.FAILED
+                theirs.send_bytes(why.encode("utf-8", "replace"))
+                time.sleep(0.1)
 
         pid = forked(child)
         theirs.close()
@@ -463,7 +466,9 @@ class Referee:
     def audit_process(self, page: Page, pipe: Connection) -> None:
         study = Loader(self.job).study()
         shape = study.shapes[self.job.shape]
-        Auditor(page, pipe, study, shape, self.seed).serve()
+        auditor = Auditor(page, pipe, study, shape, self.seed)
+        pipe.send(auditor.inputs.copies)
+        auditor.executor.serve(0)
 
     def execute(self, variant: str, page: Page, pipe: Connection) -> None:
         """Build a variant, send how its outputs lie in memory, and serve."""

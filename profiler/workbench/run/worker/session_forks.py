@@ -300,7 +300,7 @@ class Server:
 
 
 def main() -> None:
-    with job_of(SessionsJob, forks=lambda job: True) as (job, journal):
+    with job_of(SessionsJob) as (job, journal):
         import_for_forks("workbench.run.worker.session_forks", job, job.gpus)
         adopt()
         Server(job, journal).run()

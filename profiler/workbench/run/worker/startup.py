@@ -62,15 +62,13 @@ J = TypeVar("J", bound=Job)
 
 
 @contextmanager
-def job_of(
-    kind: type[J], *, forks: Callable[[J], bool] = lambda job: False
-) -> Iterator[tuple[J, EventLog]]:
+def job_of(kind: type[J]) -> Iterator[tuple[J, EventLog]]:
     """The job that this process was started for, and the journal that it writes: inside, it does
-    all of it. It ends with its parent, for which one that ``forks`` has no thread: it looks itself.
+    all of it. It ends with its parent, for which one that forks has no thread: it looks itself.
     """
     job = read_job(Path(sys.argv[1]))
     assert isinstance(job, kind)
-    if not forks(job):
+    if not job.forks:
         threading.Thread(target=_look, args=(Parent(),), daemon=True).start()
     faulthandler.enable()  # the log tells at which line it crashed
     faulthandler.register(WHERE, all_threads=False)

@@ -642,7 +642,7 @@ class TrialRun:
 
 
 def main() -> None:
-    with job_of(TrialJob, forks=lambda job: True) as (job, journal):
+    with job_of(TrialJob) as (job, journal):
         journal.current(job.called)
         import_libraries(on_cpu=job.on_cpu)
         adopt()

@@ -26,7 +26,6 @@ import numpy as np
 import torch
 
 from workbench import cuda
-from workbench.errors import WorkbenchError
 from workbench.evidence.records import Call
 from workbench.run.worker.correctness import judged
 from workbench.run.worker.output import Outputs, expected_of, type_name
@@ -98,7 +97,16 @@ class GatedGpu(TimedGpu):
     """
 
     def __init__(self, page: Page) -> None:
-        self.address = mapped(page)
+        from cuda.bindings import driver
+
+        torch.zeros(1, device="cuda")  # makes the context
+        flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP
+        (status,) = driver.cuMemHostRegister(page.address, PAGE_BYTES, flags)
+        if int(status) == 0:
+            status, address = driver.cuMemHostGetDevicePointer(page.address, 0)
+        if int(status) != 0:
+            raise RuntimeError(f"shared memory on the GPU: {status!r}")
+        self.address = int(address)
         self.ticket = torch.zeros(1, dtype=torch.int32, device="cuda")
         self.gate = cuda.kernel("gated.cu", "gate", defines=MACROS)
         self.report = cuda.kernel("gated.cu", "report", defines=MACROS)
@@ -118,20 +126,6 @@ class GatedGpu(TimedGpu):
             super().stamp(row)
         if row == END:
             self.report[1, THREADS](self.address, self.ticket, self.state, self.sums, SLOTS)
-
-
-def mapped(page: Page) -> int:
-    """Map the page for the GPU, and return its address there."""
-    from cuda.bindings import driver
-
-    torch.zeros(1, device="cuda")  # makes the context
-    flags = driver.CU_MEMHOSTREGISTER_DEVICEMAP
-    (status,) = driver.cuMemHostRegister(page.address, PAGE_BYTES, flags)
-    if int(status) == 0:
-        status, address = driver.cuMemHostGetDevicePointer(page.address, 0)
-    if int(status) != 0:
-        raise RuntimeError(f"shared memory on the GPU: {status!r}")
-    return int(address)
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -234,17 +228,6 @@ def memory_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
 
 
-def executing(page: Page, pipe: Connection, work: Callable[[], None]) -> None:
-    """Run all that an executor's process does; the referee learns why it failed."""
-    try:
-        work()
-    except BaseException as error:  # users' code may also exit
-        why = error.message if isinstance(error, WorkbenchError) else repr(error)
-        page.words[STATE] = FAILED
-        pipe.send_bytes(why.encode("utf-8", "replace"))
-        time.sleep(0.1)
-
-
 # ---- the auditor --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Bare:
@@ -301,10 +284,6 @@ class Auditor:
         self.rooms: list[Any] = []
         self.executor = GatedExecutor(page, pipe, self.gpu)
         self.executor.others = {ASK: self.answer}
-
-    def serve(self) -> None:
-        self.pipe.send(self.inputs.copies)
-        self.executor.serve(0)
 
     def answer(self, _: int) -> None:
         """Send the answer to a question, or why there is none: an executor may claim anything."""

@@ -17,17 +17,8 @@ from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.graphs import capture_stream, captured, nodes, warm_up
-from workbench.run.worker.timing.neighbours import (
-    Neighbours,
-    is_dense,
-    room_for,
-)
-from workbench.run.worker.timing.timed_gpu import (
-    END,
-    MOST_CALLS,
-    START,
-    TimedGpu,
-)
+from workbench.run.worker.timing.neighbours import Neighbours, is_dense, room_for
+from workbench.run.worker.timing.timed_gpu import END, MOST_CALLS, START, TimedGpu
 from workbench.words import IN_TURN, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)
@@ -80,7 +71,7 @@ class SessionSetup:
     @property
     def with_neighbours(self) -> tuple[Regime, ...]:
         """The regimes with something around a call: what restores inputs that it changes, too."""
-        return IN_TURN if self.inputs.restored else AMONG_OTHERS
+        return IN_TURN if self.inputs.in_place else AMONG_OTHERS
 
     @cached_property
     def flush(self) -> torch.Tensor:
@@ -111,11 +102,9 @@ class Instance:
         control: bool = False,
     ) -> None:
         self.setup, self.variant, self.control = setup, variant, control
-        self.padding = torch.empty(
-            random.randrange(1, PADDINGS) * 512, dtype=torch.uint8, device="cuda"
-        )
-        extension = setup.loader.has_extension(variant)
-        self.side = capture_stream(extension, setup.gpu.side)
+        padding = random.randrange(1, PADDINGS) * 512
+        self.padding = torch.empty(padding, dtype=torch.uint8, device="cuda")
+        self.side = capture_stream(setup.loader.has_extension(variant), setup.gpu.side)
         self.own = setup.inputs.inputs()
         self.table = setup.inputs.input_tables(self.own)
         self.run: Callable[..., Any] = setup.loader.load(variant)
@@ -194,10 +183,7 @@ class Instance:
             return ()
         call = nodes(graph)
         if not call:
-            raise NotTimed(
-                "launched nothing on the stream that it was called on",
-                hint=STREAM_HINT,
-            )
+            raise NotTimed("launched nothing on the stream that it was called on", hint=STREAM_HINT)
         return call
 
     def require_nodes(self) -> None:

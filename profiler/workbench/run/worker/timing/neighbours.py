@@ -17,13 +17,7 @@ import torch
 
 from workbench.errors import UsageError, nearest
 from workbench.run.worker.output import Outputs, paired, size_of
-from workbench.run.worker.timing.timed_gpu import (
-    MOST_CALLS,
-    ROWS_OF_SUMS,
-    SLOTS,
-    SUMMED,
-    TimedGpu,
-)
+from workbench.run.worker.timing.timed_gpu import MOST_CALLS, ROWS_OF_SUMS, SLOTS, SUMMED, TimedGpu
 from workbench.study.values import Shape, Tolerance
 from workbench.words import Inputs
 
@@ -328,23 +322,17 @@ class Neighbours:
         return {**self.like, **tensors}
 
     @property
-    def floats(self) -> list[str]:
-        """The names of the floating-point inputs that no call changes."""
-        return [n for n in self.names if n not in self.in_place and self.like[n].dtype in KINDS]
-
-    @property
-    def indices(self) -> list[str]:
-        """The names of the others that no call changes."""
-        return [n for n in self.names if n not in self.in_place and n not in self.floats]
-
-    @property
-    def restored(self) -> list[str]:
-        """The names of those that a call changes."""
-        return [name for name in self.names if name in self.in_place]
+    def groups(self) -> tuple[list[str], list[str], list[str]]:
+        """The names of the floating-point inputs that no call changes, of the others that none
+        changes, and of those that a call changes.
+        """
+        same = [name for name in self.names if name not in self.in_place]
+        floats = [name for name in same if self.like[name].dtype in KINDS]
+        restored = [name for name in self.names if name in self.in_place]
+        return floats, [name for name in same if name not in floats], restored
 
     def input_tables(self, inputs: Inputs) -> InputTables:
-        names = self.floats, self.indices, self.restored
-        return InputTables(*(self._rows(inputs, group) for group in names))
+        return InputTables(*(self._rows(inputs, names) for names in self.groups))
 
     def _rows(self, inputs: Inputs, names: Sequence[str]) -> torch.Tensor | None:
         rows = []
@@ -400,7 +388,7 @@ class Neighbours:
         earlier = before(call, calls)
         chain = 0 if earlier is None else fold(float(self.gpu.sums[replay % SLOTS, earlier, 0]))
         draw = secret(replay, call, DRAW, chain) % DRAWS
-        for names in (self.floats, self.indices, self.restored):
+        for names in self.groups:
             for index, name in enumerate(names):
                 source = pieces_in_memory(self.sources[name][draw])
                 to, dtype = pieces_in_memory(inputs[name]), self.like[name].dtype
