@@ -39,8 +39,8 @@ from torch.nn.functional import scaled_dot_product_attention, silu
 from workbench.run.protocol import SessionsJob
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.timing.graphs import captured, nodes
+from workbench.run.worker.timing.neighbours import switch_contexts
 from workbench.run.worker.timing.session import LONG_MICROSECONDS, TimingProcess
-from workbench.run.worker.timing.timed_gpu import switch_contexts
 from workbench.study.values import Shape, Tolerance
 from workbench.words import HEADLINE, NodeKind
 

@@ -195,8 +195,7 @@ def profiled_here(folder: Path, every: Studies) -> None:
 
     from workbench.run.worker.process_settings import load_kept
     from workbench.run.worker.timing.graphs import as_timed
-    from workbench.run.worker.timing.neighbours import Neighbours
-    from workbench.run.worker.timing.timed_gpu import TimedGpu
+    from workbench.run.worker.timing.neighbours import Neighbours, TimedGpu
 
     for study, studied in every.items():
         to, known = laid_out(folder, study, studied), read(folder, study)

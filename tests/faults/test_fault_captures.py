@@ -24,9 +24,9 @@ from workbench.derive.matching import groups
 from workbench.errors import BadCapture
 from workbench.ncu import reader
 from workbench.ncu.report_file import Launch, chunks, read_report
-from workbench.run.recording import kept_report
 from workbench.study.files import (
     ZSTD_MAGIC,
+    compressed,
     decompressed,
     decompressed_pieces,
     most_held,
@@ -35,7 +35,7 @@ from workspaces import recorded_report
 
 SMALL = recorded_report("b4h16s2048d128-causal", "fix10")
 PLAIN = zstandard.ZstdDecompressor().decompress(SMALL.read_bytes())
-CHECKED = kept_report(PLAIN)
+CHECKED = compressed(PLAIN)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,6 @@ from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder
 from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
 from workbench.ncu.capture import KeptTables, Tables
 from workbench.ncu.captures import LAUNCHES, tables_of
-from workbench.run import recording
 from workbench.study.files import compressed
 from workbench.study.model import Study
 from workbench.study.workspace import find_workspace
@@ -209,7 +208,7 @@ def test_what_is_no_table_is_read_again(kept: Path, data: bytes) -> None:
 def test_what_the_product_compresses_has_a_checksum(kept: Path) -> None:
     kept.unlink(missing_ok=True)
     assert isinstance(tables_of(SMALL, kept)[0][0].kernel, str)
-    for data in (recording.kept_report(b"a report"), kept.read_bytes(), PACKED):
+    for data in (compressed(b"a report"), kept.read_bytes(), PACKED):
         assert zstandard.get_frame_parameters(data).has_checksum
     assert isinstance(tables_of(SMALL, kept)[0][0], KeptTables)
 

@@ -111,7 +111,7 @@ def test_what_is_on_record_is_not_measured_again(
 def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: Patch) -> None:
     import torch
 
-    from workbench.run.worker.timing import timed_gpu as cards
+    from workbench.run.worker.timing import neighbours as cards
     from workbench.run.worker.timing.session import Rounds
 
     monkeypatch.setattr(cards, "REPORT_SECONDS", 0.1)
@@ -150,8 +150,14 @@ def test_a_round_that_takes_long_tells_who_is_at_work(monkeypatch: Patch) -> Non
 def test_a_reader_sums_outputs_of_every_type_as_the_host_does() -> None:
     import torch
 
-    from workbench.run.worker.timing.neighbours import SUMMED_KINDS, Neighbours, signed_sum
-    from workbench.run.worker.timing.timed_gpu import SLOTS, SUMMED, TimedGpu
+    from workbench.run.worker.timing.neighbours import (
+        SLOTS,
+        SUMMED,
+        SUMMED_KINDS,
+        Neighbours,
+        TimedGpu,
+        signed_sum,
+    )
 
     around = object.__new__(Neighbours)
     around.gpu = card = TimedGpu()

@@ -37,7 +37,7 @@ from workbench.run.protocol import (
     encode,
 )
 from workbench.run.worker import checking, correctness, device, job_worker
-from workbench.run.worker.timing import graphs, neighbours, timed_gpu
+from workbench.run.worker.timing import graphs, neighbours
 from workbench.words import CheckResult, Phase
 from workspaces import make
 
@@ -189,7 +189,7 @@ def worker(tmp_path: Path, monkeypatch: Patch) -> Worker:
     monkeypatch.setattr(device, "environment", lambda: Environment(gpu="NVIDIA H200"))
     monkeypatch.setattr(device, "context_lost", lambda: False)
     monkeypatch.setattr(
-        timed_gpu, "TimedGpu", lambda: SimpleNamespace(advance=lambda: None, side=None)
+        neighbours, "TimedGpu", lambda: SimpleNamespace(advance=lambda: None, side=None)
     )
     monkeypatch.setattr(graphs, "warm_up", lambda call, side: call())
     monkeypatch.setattr(neighbours, "Neighbours", Neighbours)

@@ -50,7 +50,7 @@ from workbench.run.worker.timing.gated import (
     Revealed,
     require_dense,
 )
-from workbench.run.worker.timing.timed_gpu import ROWS_OF_SUMS, SUMMED
+from workbench.run.worker.timing.neighbours import ROWS_OF_SUMS, SUMMED
 from workbench.study.values import Tolerance
 
 CALL_SECONDS = 50e-6

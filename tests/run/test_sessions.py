@@ -50,10 +50,16 @@ from workbench.run.worker.correctness import guarded
 from workbench.run.worker.event_log import EventLog, in_users_words, or_broken
 from workbench.run.worker.session_forks import Answer, Server
 from workbench.run.worker.startup import is_alive, register_ahead, wait_for_turn
-from workbench.run.worker.timing import graphs, instances, session, timed_gpu
+from workbench.run.worker.timing import graphs, instances, neighbours, session
 from workbench.run.worker.timing.instances import Instance, NotCaptured, NotTimed
 from workbench.run.worker.timing.neighbours import (
+    BETWEEN,
+    CALL,
+    END,
     GUARD_BYTES,
+    START,
+    Times,
+    between,
     factors,
     is_dense,
     kept_call,
@@ -62,7 +68,6 @@ from workbench.run.worker.timing.neighbours import (
     secret,
 )
 from workbench.run.worker.timing.session import TimingProcess, order_of
-from workbench.run.worker.timing.timed_gpu import BETWEEN, CALL, END, START, Times, between
 from workbench.study.values import Tolerance
 from workbench.words import IN_TURN, CheckResult, Phase, Regime
 
@@ -610,9 +615,9 @@ class FakeEvent:
 
 
 def test_what_hangs_is_told_no_more(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(timed_gpu, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(neighbours, "REPORT_SECONDS", 0.0)
     monkeypatch.setattr("torch.cuda.Event", lambda: FakeEvent(0))
-    made: Any = object.__new__(timed_gpu.TimedGpu)
+    made: Any = object.__new__(neighbours.TimedGpu)
     made.looking, made.seen = None, torch.zeros(1, dtype=torch.int32)
     made.state = torch.full((1,), 7, dtype=torch.int32)
     told: list[int] = []

@@ -15,8 +15,7 @@ from answers import Patch, not_none
 from workbench.errors import UsageError
 from workbench.run.worker.timing import neighbours as module
 from workbench.run.worker.timing.instances import SessionSetup
-from workbench.run.worker.timing.neighbours import Neighbours
-from workbench.run.worker.timing.timed_gpu import MOST_CALLS
+from workbench.run.worker.timing.neighbours import MOST_CALLS, Neighbours
 from workbench.study.values import Shape
 
 SMALL, LARGE = 64, 4096  # elements of fp32

@@ -86,30 +86,18 @@ class ListedGpus:
     lost: tuple[str, ...] = ()
 
 
-@contextmanager
-def _nvml() -> Iterator[Any]:
-    """NVML, initialised. Raises OSError without its library, ImportError without its package, and
-    NVMLError if it does not start.
-    """
-    if "pynvml" not in sys.modules:
-        ctypes.CDLL(LIBRARY)  # importing pynvml takes ten times as long as failing here
-    import pynvml
-
-    pynvml.nvmlInit()
-    try:
-        yield pynvml
-    finally:
-        pynvml.nvmlShutdown()
-
-
 def look() -> ListedGpus:
     """Ask NVML for all GPUs of this machine, whether or not this process may use them."""
     try:
-        with _nvml() as nvml:
-            asked = _Asked(nvml)
-            gpus = tuple(asked.all())
-            error = "" if gpus else asked.error or "NVML lists no GPU"
-            return ListedGpus(gpus, asked.driver, error, tuple(asked.lost))
+        if "pynvml" not in sys.modules:
+            ctypes.CDLL(LIBRARY)  # importing pynvml takes ten times as long as failing here
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            return _listed(pynvml)
+        finally:
+            pynvml.nvmlShutdown()
     except OSError:
         return ListedGpus(error=f"NVML is not installed: {LIBRARY} was not found")
     except ImportError:
@@ -118,64 +106,52 @@ def look() -> ListedGpus:
         return ListedGpus(error=f"NVML: {failed}")
 
 
-class _Asked:
+def _listed(nvml: Any) -> ListedGpus:
     """One reading of NVML. A question that it refuses is answered by None."""
+    error, gpus, lost = "", list[Gpu](), list[str]()
 
-    def __init__(self, nvml: Any) -> None:
-        self.nvml = nvml
-        self.error = ""
-        self.lost: list[str] = []
-        self.driver = str(self._ask("nvmlSystemGetDriverVersion") or "")
-
-    def _ask(self, name: str, *arguments: Any) -> Any:
+    def ask(name: str, *arguments: Any) -> Any:
+        nonlocal error
         try:
-            return getattr(self.nvml, name)(*arguments)
-        except self.nvml.NVMLError as refused:
-            self.error = f"NVML: {refused}"
+            return getattr(nvml, name)(*arguments)
+        except nvml.NVMLError as refused:
+            error = f"NVML: {refused}"
             return None
 
-    def all(self) -> Iterator[Gpu]:
-        for index in range(self._ask("nvmlDeviceGetCount") or 0):
-            handle = self._ask("nvmlDeviceGetHandleByIndex", index)
-            if handle is None:  # one that was lost, or that this container may not use
-                self.lost.append(f"GPU {index}: {self.error}")
-            else:
-                whole = self._whole(handle)
-                yield whole
-                yield from self._slices(handle, whole)
+    def memory_mib(handle: Any) -> int | None:
+        memory = ask("nvmlDeviceGetMemoryInfo", handle)
+        return None if memory is None else int(memory.total) // 2**20
 
-    def _whole(self, handle: Any) -> Gpu:
-        nvml = self.nvml
-        capability = self._ask("nvmlDeviceGetCudaComputeCapability", handle)
-        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
-        power = self._ask("nvmlDeviceGetPowerManagementLimit", handle)
-        return Gpu(
-            name=str(self._ask("nvmlDeviceGetName", handle) or "unknown"),
-            driver=self.driver or "unknown",
+    driver = str(ask("nvmlSystemGetDriverVersion") or "")
+    for index in range(ask("nvmlDeviceGetCount") or 0):
+        handle = ask("nvmlDeviceGetHandleByIndex", index)
+        if handle is None:  # one that was lost, or that this container may not use
+            lost.append(f"GPU {index}: {error}")
+            continue
+        power = ask("nvmlDeviceGetPowerManagementLimit", handle)
+        capability = ask("nvmlDeviceGetCudaComputeCapability", handle)
+        whole = Gpu(
+            name=str(ask("nvmlDeviceGetName", handle) or "unknown"),
+            driver=driver or "unknown",
             compute_capability=".".join(map(str, capability or ())),
-            uuid=str(self._ask("nvmlDeviceGetUUID", handle) or ""),
-            memory_mib=None if memory is None else int(memory.total) // 2**20,
-            sm_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
+            uuid=str(ask("nvmlDeviceGetUUID", handle) or ""),
+            memory_mib=memory_mib(handle),
+            sm_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM),
             power_w=None if power is None else power / 1000,
         )
-
-    def _slices(self, handle: Any, whole: Gpu) -> Iterator[Gpu]:
-        mode = self._ask("nvmlDeviceGetMigMode", handle)
-        if not mode or not mode[0]:
-            return
-        for index in range(self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
-            slice_handle = self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
-            if slice_handle is not None:
-                name = str(self._ask("nvmlDeviceGetName", slice_handle) or "")
-                memory = self._ask("nvmlDeviceGetMemoryInfo", slice_handle)
-                profile = re.search(r"MIG \S+", name)
-                yield replace(
-                    whole,
-                    uuid=str(self._ask("nvmlDeviceGetUUID", slice_handle) or ""),
-                    profile=profile[0] if profile else "MIG",
-                    memory_mib=None if memory is None else int(memory.total) // 2**20,
-                )
+        gpus.append(whole)
+        mode = ask("nvmlDeviceGetMigMode", handle)
+        most = ask("nvmlDeviceGetMaxMigDeviceCount", handle) if mode and mode[0] else 0
+        for place in range(most or 0):
+            part = ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, place)
+            if part is not None:
+                profile = re.search(r"MIG \S+", str(ask("nvmlDeviceGetName", part) or ""))
+                uuid = str(ask("nvmlDeviceGetUUID", part) or "")
+                kind, size = profile[0] if profile else "MIG", memory_mib(part)
+                gpus.append(replace(whole, uuid=uuid, profile=kind, memory_mib=size))
+    error = "" if gpus else error or "NVML lists no GPU"
+    return ListedGpus(tuple(gpus), driver, error, tuple(lost))
 
 
 def gpus() -> list[Gpu]:

@@ -58,11 +58,6 @@ from workbench.words import grouped
 REPORT = ".ncu-repz"  # at the end of the name of one that is kept
 
 
-def kept_report(report: bytes) -> bytes:
-    """A report as it is kept: with a checksum of its content, where it is compressed here."""
-    return report if report.startswith(ZSTD_MAGIC) else compressed(report)
-
-
 def write_captures(
     folder: EvidenceFolder, name: str, report: bytes, indexes: Iterable[CaptureIndex]
 ) -> None:
@@ -313,7 +308,9 @@ class Recorder:
         """Keep a report with the captures of ``launches``, their number by variant, and what it
         says of the kernels of each.
         """
-        data = kept_report(report.read_bytes())
+        data = report.read_bytes()
+        if not data.startswith(ZSTD_MAGIC):  # what is compressed here has a checksum
+            data = compressed(data)
         sha256, flags = hashlib.sha256(data).hexdigest(), tuple(ncu.flags(settings))
         command = shlex.join(ncu.command("ncu", settings))
         origin = provenance(self.environment, ncu_command=command)

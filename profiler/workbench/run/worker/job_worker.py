@@ -274,8 +274,7 @@ class JobWorker(ForkingWorker):
         import torch
 
         from workbench.run.worker.timing import graphs
-        from workbench.run.worker.timing.neighbours import Neighbours
-        from workbench.run.worker.timing.timed_gpu import TimedGpu
+        from workbench.run.worker.timing.neighbours import Neighbours, TimedGpu
 
         if self.neighbours is None:
             self.neighbours = Neighbours(TimedGpu(), self.study, self.study.shapes[self.job.shape])

@@ -53,8 +53,7 @@ from workbench.run.worker.timing.gated import (
 )
 from workbench.run.worker.timing.graphs import nodes
 from workbench.run.worker.timing.instances import Instance, NotTimed, SessionSetup, Streamed
-from workbench.run.worker.timing.neighbours import Neighbours
-from workbench.run.worker.timing.timed_gpu import MOST_CALLS, ROWS_OF_SUMS, SUMMED
+from workbench.run.worker.timing.neighbours import MOST_CALLS, ROWS_OF_SUMS, SUMMED, Neighbours
 from workbench.words import Regime
 
 T = TypeVar("T")

@@ -31,21 +31,19 @@ from workbench.run.worker.correctness import judged
 from workbench.run.worker.output import Outputs, expected_of, type_name
 from workbench.run.worker.timing.graphs import captured, nodes
 from workbench.run.worker.timing.neighbours import (
-    Neighbours,
-    is_dense,
-    kept_call,
-    room_for,
-    wrong_sums,
-)
-from workbench.run.worker.timing.timed_gpu import (
     CALL,
     END,
     ROWS_OF_SUMS,
     SLOTS,
     SUMMED,
+    Neighbours,
     T,
     TimedGpu,
+    is_dense,
+    kept_call,
+    room_for,
     switch_contexts,
+    wrong_sums,
 )
 from workbench.study.values import Shape, tolerance_at
 from workbench.words import Parameter

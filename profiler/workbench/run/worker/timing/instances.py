@@ -17,8 +17,15 @@ from workbench.run.worker.event_log import STREAM_HINT, place
 from workbench.run.worker.loader import Loader
 from workbench.run.worker.output import NoResult, Outputs, kept_gradient, outputs_of
 from workbench.run.worker.timing.graphs import capture_stream, captured, nodes, warm_up
-from workbench.run.worker.timing.neighbours import Neighbours, is_dense, room_for
-from workbench.run.worker.timing.timed_gpu import END, MOST_CALLS, START, TimedGpu
+from workbench.run.worker.timing.neighbours import (
+    END,
+    MOST_CALLS,
+    START,
+    Neighbours,
+    TimedGpu,
+    is_dense,
+    room_for,
+)
 from workbench.words import IN_TURN, Regime
 
 AMONG_OTHERS = (Regime.CHAINED, Regime.COLD)

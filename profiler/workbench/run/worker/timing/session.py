@@ -31,9 +31,9 @@ from workbench.run.worker.timing.instances import (
     NotTimed,
     SessionSetup,
 )
-from workbench.run.worker.timing.neighbours import Neighbours
-from workbench.run.worker.timing.timed_gpu import (
+from workbench.run.worker.timing.neighbours import (
     SLOTS,
+    Neighbours,
     TimedGpu,
     Times,
     put_back_l2,
