@@ -25,12 +25,11 @@ from workbench.ncu.capture import find_metric
 from workbench.ncu.report_file import read_report
 from workbench.render.chart import svg
 from workbench.render.chart.charts import memory
-from workbench.render.doc import Section, factor, interval, plain, speed
+from workbench.render.doc import Section, factor, figure_value, interval, plain, speed
 from workbench.render.doc import number as digits
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import GUIDE, report
 from workbench.render.document.printed_ladder import brief_shape
-from workbench.render.document.variant import figure_value
 from workbench.render.page import CODE
 from workbench.words import Verdict
 from workspaces import FIXTURE, ROOT, copy_of_fixture

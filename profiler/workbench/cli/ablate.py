@@ -167,7 +167,7 @@ def blocks(result: Ablation | Iterable[Ablation], options: Any) -> Iterator[doc.
     """A screen, or all rows and columns, of each shape."""
     if isinstance(result, Ablation):
         named = options.fixes or []
-        yield from (whole(result) if options.all_ else screen(result, named))
+        yield from screen(result, named) if not options.all_ else whole(result)
         return
     for each in result:
         yield from blocks(each, options)

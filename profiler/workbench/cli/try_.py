@@ -21,9 +21,9 @@ from workbench.judge.ladder import Ablation
 from workbench.judge.rows import Row
 from workbench.problems.problem import Problem
 from workbench.render import answers, as_json, doc, in_short
-from workbench.render.doc import factor, number, with_cycles
+from workbench.render.doc import factor, number, took, with_cycles
 from workbench.render.document import advice
-from workbench.render.document.printed_ladder import Where, call_of, ladder_table, origin, took
+from workbench.render.document.printed_ladder import Where, call_of, ladder_table, origin
 from workbench.render.document.variant import bottlenecks, limited
 from workbench.run import machine
 from workbench.run.protocol import Built, Failed, Learned
@@ -185,14 +185,14 @@ def headline(row: Row, judged: Ablation) -> doc.Text:
     """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
     if not judged.reference:
         return doc.line(
-            doc.strong(took(row)), ", and nothing to compare it with: --vs names something"
+            doc.strong(took(row.time)), ", and nothing to compare it with: --vs names something"
         )
     against = judged.row(judged.reference)
     ratio = with_cycles(row.over_reference)
     speed = doc.line(
         doc.strong(ratio), " the speed of ", doc.code(against.title or against.variant)
     )
-    return doc.line(speed, f": {took(row)} against {took(against)}")
+    return doc.line(speed, f": {took(row.time)} against {took(against.time)}")
 
 
 def _on_the_cpu(done: Attempt) -> list[doc.Block]:

@@ -13,10 +13,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from workbench.derive.speedup import LEVEL, Ratio, Time
 from workbench.words import ABSENT, NONE
+
+if TYPE_CHECKING:
+    from workbench.derive.figures import Figure
 
 
 @dataclass(frozen=True)
@@ -271,6 +274,10 @@ def joined(texts: Iterable[str | Text], by: str = ", ") -> Text:
     return tuple(spans)
 
 
+def codes(names: Iterable[str], by: str = ", ") -> Text:
+    return joined((code(name) for name in names), by)
+
+
 def numeric(key: str, label: str, make: Callable[[T], Content], **more: Any) -> Field[T]:
     """A ``Field`` that is aligned right."""
     return Field(key, label, make, is_number=True, **more)
@@ -418,6 +425,26 @@ def quantity(x: float | None, unit: str) -> str:
     return count(x) if unit in WHOLE else number(x)
 
 
+def figure_value(figure: Figure | None) -> str:
+    return with_mark(figure.value, figure.unit) if figure else ABSENT
+
+
+def figure_text(figure: Figure | None) -> str:
+    return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
+
+
+def with_mark(value: float | None, unit: str) -> str:
+    """A quantity without its unit; a share that cannot be has a mark."""
+    return quantity(value, unit) + " *" * is_impossible(value, unit)
+
+
+def is_impossible(value: float | None, unit: str) -> bool:
+    return value is not None and unit == "%" and value >= 100.5
+
+
+IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
+
+
 def unit_shown(unit: str) -> str:
     """Return what stands beside a figure: nothing for counts, which carry their own k, M, G."""
     return "" if unit == COUNTS else unit
@@ -520,6 +547,10 @@ def microseconds(value: float | None) -> str:
 
 
 INTERVAL = "[95 % interval]"
+
+
+def took(time: Time | None) -> str:
+    return microseconds(time.value if time else None)
 
 
 def time_words(time: Time | None) -> str:

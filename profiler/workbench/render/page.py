@@ -35,10 +35,10 @@ from workbench.judge.ladder import Ablation
 from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.charts import COLOURS, OTHER_FILL
-from workbench.render.doc import harmless, percent, with_unit
+from workbench.render.doc import figure_value, harmless, percent, with_unit
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.printed_ladder import brief_shape, kind, table_size
-from workbench.render.document.variant import figure_value, marked
+from workbench.render.document.variant import marked
 from workbench.render.templates import templates
 from workbench.words import ABSENT, VIRTUAL_ROOT, LineKind
 

@@ -23,7 +23,7 @@ from workbench.judge.rows import Row
 from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.svg import Drawing
-from workbench.render.doc import factor, microseconds, number, percent, speed
+from workbench.render.doc import factor, figure_text, microseconds, number, percent, speed
 from workbench.render.document.printed_ladder import (
     anchor,
     compared,
@@ -34,7 +34,7 @@ from workbench.render.document.printed_ladder import (
     table_size,
     verdict,
 )
-from workbench.render.document.variant import figure_text, stall_words
+from workbench.render.document.variant import stall_words
 from workbench.words import Verdict, grouped
 
 SIZES = "sizes"

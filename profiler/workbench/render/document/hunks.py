@@ -5,10 +5,12 @@ Signs and numbers carry the meaning, styles only repeat it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from workbench.derive.code_diff import sizes_and_summary
 from workbench.derive.figures import stall_label
 from workbench.derive.source_diff import (
     NUMBERS,
@@ -20,13 +22,15 @@ from workbench.derive.source_diff import (
     Shift,
     SourceDiff,
     SourceRow,
+    add,
     base,
+    is_host,
     signed,
     why_no_costs,
     with_context,
 )
 from workbench.render import doc
-from workbench.render.doc import Line, Piece, count, number, percent, shorten
+from workbench.render.doc import Line, Piece, clip, count, harmless, number, percent, shorten
 from workbench.render.document.variant import stall_words
 from workbench.words import ABSENT, NONE
 
@@ -186,6 +190,107 @@ def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
         f"{name}: {why_no_costs(why)}" for name, why in zip(sides, changes.why, strict=True) if why
     ]
     return f"Costs by line are {ABSENT} ({'; '.join(parts)})." if parts else ""
+
+
+MOST_LINES, MOST_STALLED, MOST_HUNKS, MOST_UNCHANGED = 12, 8, 3, 3
+WORTH_SAYING = 0.005  # of all samples of a variant
+CODE_WIDTH = 84  # of a line of code
+
+
+def excerpt(changes: SourceDiff, names: tuple[str, str]) -> Iterator[doc.Block]:
+    """For a report: the diff with the share of each line, and the time of what it does not show.
+    Where no changed line has stalls, as of a change of parameters, the unchanged ones with most of
+    them follow.
+    """
+    shown = important(changes)
+    texts = [] if shown else [f"-{names[0]}", f"+{names[1]}"]
+    for hunk, marked in shown:
+        cost = "" if hunk.host else f": stall time {sides(hunk, stall_time)}"
+        texts.append(f"@@ {where(hunk)}{cost} @@")
+        texts += [_sampled(sign, each, hunk.files, _share(each)) for sign, each in marked]
+    if not any(_share(each) >= WORTH_SAYING for _, marked in shown for _, each in marked):
+        ranked = sorted(changes.shifts, key=lambda s: -max(_share(s.before), _share(s.after)))
+        for shift in ranked[:MOST_UNCHANGED]:
+            both = _share(shift.before), _share(shift.after)
+            texts.append(f"@@ unchanged {shift_place(shift)} @@")
+            texts.append(_sampled(" ", shift.after, shift.files, *both))
+    yield doc.CodeBlock(harmless("\n".join(texts)), "diff")
+    if not changes.has_costs:
+        yield doc.paragraph(absences(changes, names))
+        return
+    if changes.kinds and all(changes.kinds):
+        yield doc.paragraph(
+            doc.strong("Machine code."), " ", sizes_and_summary(*changes.kinds), "."
+        )
+    excerpt = {hunk.number for hunk, _ in shown}
+    edits = [hunk for hunk in active(changes) if hunk.number in excerpt]
+    rest = [hunk for hunk in active(changes) if hunk.number not in excerpt]
+    outside = [changes.unchanged, *changes.elsewhere.values()]
+    parts = [
+        f"unattributed (lines that did not change): {_both(*map(add, zip(*outside, strict=True)))}"
+    ]
+    for what, group in (("other edits", rest), ("these edits", edits)):
+        if group:
+            parts.insert(0, f"{what}: {_both(*(_side(group, n) for n in (0, 1)))}")
+    yield doc.paragraph("Stall time and instructions of ", "; ".join(parts), ".")
+
+
+Marked = tuple[str, SourceRow]  # the sign of a line in a diff
+WORD = re.compile(r"[A-Za-z_]\w{3,}")
+
+
+def important(changes: SourceDiff) -> list[tuple[Hunk, list[Marked]]]:
+    """Changed lines of the costliest hunks, in their order: those with the most stall time, and the
+    added ones with most words that the parent does not have, since what is fast has no stalls.
+    """
+    costly = costliest(changes) or [h for h in changes.hunks if not h.comments_only]
+    every = [
+        (number, place, marked)
+        for number, hunk in enumerate(costly[:MOST_HUNKS])
+        for place, marked in enumerate(signed(list(hunk.rows)))
+        if marked[0] != " " and marked[1].code
+    ]
+    rows = (row.before.code for file in changes.files for row in file.rows if row.before)
+    old = {word for text in rows for word in WORD.findall(text)}
+
+    def new(item: tuple[int, int, Marked]) -> int:
+        sign, each = item[2]
+        return -len(set(WORD.findall(each.code)) - old) if sign == "+" else 0
+
+    ranked = sorted(every, key=lambda item: -_share(item[2][1]))
+    shown = [item for item in ranked[:MOST_STALLED] if _share(item[2][1]) >= WORTH_SAYING]
+    rest = sorted((item for item in every if item not in shown), key=new)
+    shown = sorted([*shown, *rest[: MOST_LINES - len(shown)]], key=lambda item: item[:2])
+    return [
+        (hunk, [marked for n, _, marked in shown if n == number])
+        for number, hunk in enumerate(costly[:MOST_HUNKS])
+        if any(n == number for n, _, _ in shown)
+    ]
+
+
+def _share(line: SourceRow) -> float:
+    return line.cost.share or 0.0
+
+
+def _sampled(sign: str, each: SourceRow, files: tuple[str, str], *shares: float) -> str:
+    """A line of a diff with its share of all samples as a comment."""
+    text = clip(each.text.rstrip().expandtabs(4), CODE_WIDTH)
+    if max(shares) < WORTH_SAYING:
+        return f"{sign}{text}"
+    stalls = f"{f' {ARROW} '.join(map(percent, shares))} {stall_words(each.cost.top_stall)}"
+    return f"{sign}{text:<{CODE_WIDTH}} {'#' if is_host(files[1] or files[0]) else '//'} {stalls}"
+
+
+def _side(edits: Sequence[Hunk], side: int) -> Cost | None:
+    """The cost of some edits on one side; None where they have no line there."""
+    costs = [(edit.before, edit.after)[side] for edit in edits if edit.span(side)]
+    return add(costs) if costs else None
+
+
+def _both(before: Cost | None, after: Cost | None) -> str:
+    sides = (before, after)
+    stall = pair(*(stalled(c) if c else NONE for c in sides))
+    return f"{stall}, {pair(*(count(c.instructions) if c else NONE for c in sides))}"
 
 
 HOT = 0.05

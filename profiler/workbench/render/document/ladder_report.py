@@ -8,36 +8,30 @@ section ``step-<variant>`` each), failures, fastest, roofline, next, method.
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from workbench.derive.code_diff import sizes_and_summary
-from workbench.derive.figures import ISSUING, UNSAMPLED, stall_label
-from workbench.derive.source_diff import Cost, Hunk, SourceDiff, SourceRow, add, is_host, signed
-from workbench.judge.comparison import Comparison
+from workbench.derive.figures import stall_label
+from workbench.derive.source_diff import SourceDiff
 from workbench.judge.findings import sentence
 from workbench.judge.gates import FASTER, shows_bug
 from workbench.judge.ladder import Ablation
 from workbench.judge.predictions import PredictionOutcome
-from workbench.judge.rows import Row, ShapeLadder
-from workbench.judge.session_checks import TimingFacts
+from workbench.judge.rows import Row
 from workbench.ncu.catalog import DRAM, L2
 from workbench.render import doc
 from workbench.render.chart.charts import SIZES, chart, memory_chart, stall_pair, timeline
 from workbench.render.doc import (
-    clip,
-    count,
     factor,
     fine,
-    harmless,
     interval,
     microseconds,
     number,
     percent,
     quantity,
+    took,
     unit_shown,
     with_unit,
     within,
@@ -47,13 +41,16 @@ from workbench.render.document.printed_ladder import (
     Where,
     anchor,
     answer,
+    at_shape,
     brief_shape,
     by_time,
     calls,
     compared,
     controls,
+    durations,
     equation,
     has_same_speed,
+    key_change,
     kind,
     ladder_table,
     parent_of,
@@ -64,20 +61,24 @@ from workbench.render.document.printed_ladder import (
     sizes_table,
     stale,
     table_size,
-    took,
     verdict,
     verdict_words,
 )
-from workbench.render.document.variant import FigurePair, gates, stall_words
-from workbench.words import ABSENT, NONE, GateState, Regime, Role, Status, Verdict, grouped
+from workbench.words import ABSENT, GateState, Regime, Role, Status, Verdict, grouped
 
 NO_DIFFS: Mapping[str, SourceDiff] = MappingProxyType({})
 
 
 def report(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Section:
     """``diffs`` has a step's diff against its parent."""
-    title = f"All variants and columns at {table_size(ablation)}"
-    return _document(ablation, [doc.fold(title, ladder_table(ablation))], _steps(ablation, diffs))
+    more_rows = doc.fold(
+        f"All variants and columns at {table_size(ablation)}", ladder_table(ablation)
+    )
+    blocks: list[doc.Block] = [*doc.paragraphs(ablation.summary)]
+    blocks += map(_baseline, ablation.rows[:1])
+    blocks += (change(row, ablation, diffs.get(row.variant), page=True) for row in steps(ablation))
+    title = "Steps, with diffs and stall time by line"
+    return _document(ablation, [more_rows], doc.section("steps", title, *blocks))
 
 
 def summary(ablation: Ablation, diffs: Mapping[str, SourceDiff] = NO_DIFFS) -> doc.Section:
@@ -162,22 +163,13 @@ def _ladder(ablation: Ablation) -> list[doc.Block]:
     shown: list[doc.Block] = [_chart("times", ablation), doc.only(table, [first, changed, *others])]
     if ablation.references:
         references = sorted(ablation.references, key=lambda r: r.time.value if r.time else math.inf)
-        named = [doc.line(doc.code(row.variant), f" {took(row)}") for row in references]
+        named = [doc.line(doc.code(row.variant), f" {took(row.time)}") for row in references]
         parts = [doc.line("References: ", doc.joined(named), "."), *calls(ablation)]
         shown.append(doc.paragraph(doc.joined(parts, " ")))
     if more := len(ablation.rows) - len(rows):
         command = doc.code(f"workbench ablate --all --study {ablation.study}")
         shown.append(doc.paragraph(f"{more} more step{'s' * (more != 1)}: ", command))
     return shown
-
-
-def _steps(ablation: Ablation, diffs: Mapping[str, SourceDiff]) -> doc.Section:
-    sections = [change(row, ablation, diffs.get(row.variant), page=True) for row in steps(ablation)]
-    before: list[doc.Block] = [
-        *doc.paragraphs(ablation.summary),
-        *map(_baseline, ablation.rows[:1]),
-    ]
-    return doc.section("steps", "Steps, with diffs and stall time by line", *before, *sections)
 
 
 def _baseline(row: Row) -> doc.Section:
@@ -198,16 +190,20 @@ def change(
     has the whole diff, the chart of its stalls, and all details.
     """
     assert row.step is not None
-    ladder, here = judged(ablation).get(row.variant, (None, row))
-    where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
-    parent = parent_of(row)
-    rows = ladder.rows if ladder else ablation.rows
-    before = next((r.time for r in rows if r.variant == parent and r.time), None)
-    took = ABSENT
+    judged = (
+        (ladder, step)
+        for ladder in ablation.ladders
+        for step in ladder.rows
+        if step.variant == row.variant and step.role != Role.START
+    )
+    ladder, here = next(judged, (ablation, row))
+    parent, where = parent_of(row), at_shape(row.judged_at, ablation)
+    before = next((r.time for r in ladder.rows if r.variant == parent and r.time), None)
+    change = ABSENT
     if before and here.time:
-        took = f"{number(before.value)} → {microseconds(here.time.value)}"
+        change = f"{number(before.value)} → {microseconds(here.time.value)}"
     over = row.deciding_speedup or row.over_parent
-    head = f": {short_change(row)}, {took} ({interval(over)}){where}"
+    head = f": {short_change(row)}, {change} ({interval(over)}){where}"
     changed = doc.line(doc.strong("Changed."), " ", doc.authored(row.step.key_change), ".")
     blocks: list[doc.Block] = [doc.paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation)]
@@ -223,7 +219,7 @@ def change(
             blocks.append(doc.fold("Memory chart", memory_chart(row, ablation)))
         blocks += [diff(row, changes), details(row, here, where)]
     else:
-        blocks += _lines(changes, parent, row.variant) if changes is not None else ()
+        blocks += hunks.excerpt(changes, (parent, row.variant)) if changes is not None else ()
         if predicted := "; ".join(map(_prediction, row.predictions)):
             blocks.append(doc.paragraph(doc.strong("Predicted."), f" {predicted}."))
         blocks += lessons
@@ -235,16 +231,6 @@ def _of_step(
 ) -> doc.Section:
     key, name = anchor(row.variant), row.variant
     return doc.section(key, title, *blocks, kind=kind, variant=name, badge=verdict(row))
-
-
-def judged(ablation: Ablation) -> dict[str, tuple[ShapeLadder, Row]]:
-    """Every step's row in the ladder of the shape where it is judged, by variant."""
-    return {
-        row.variant: (ladder, row)
-        for ladder in ablation.ladders
-        for row in ladder.rows
-        if row.role != Role.START
-    }
 
 
 def _ruling(row: Row, ablation: Ablation) -> Iterator[str | doc.Text]:
@@ -276,30 +262,14 @@ def _why(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
         yield doc.paragraph(doc.strong("Why."), f" Counters: {ABSENT}.")
         return
     parts = pair.decomposition
-    shape = row.against_parent_at
-    other = f", captured at {brief_shape(shape or ablation.shape, ablation)}" if shape else ""
-    if row.judged_at and not shape:
-        other = f", captured at the table's size, not at {brief_shape(row.judged_at, ablation)}"
-    yield doc.paragraph(
-        doc.strong("Why."), f" {equation(parts)}, {variant.durations(parts)}{other}."
-    )
-    shown = [*variant.counters(pair), *stalls(pair)]
-    yield variant.counter_table(shown, compared(row, ablation))
-    if pair.largest_changes.launch:
-        yield doc.paragraph(f"Launch: {variant.launch_parameters(pair)}.")
-
-
-MOST_STALLS = 3
-PCSAMP = "smsp__pcsamp_warps_issue_stalled_"
-
-
-def stalls(pair: Comparison) -> list[FigurePair]:
-    """The stall reasons whose time changed most, in microseconds under ncu."""
-    waits = [t for t in pair.stall_microseconds if t.reason not in (ISSUING, UNSAMPLED)]
-    return [
-        FigurePair(f"stall: {stall_words(t.reason)}", t.before, t.after, "µs", PCSAMP + t.reason)
-        for t in waits[:MOST_STALLS]
-    ]
+    other = ""
+    if row.against_parent_at:
+        other = f", captured{at_shape(row.against_parent_at, ablation)}"
+    elif row.judged_at:
+        other = f", captured at the table's size, not{at_shape(row.judged_at, ablation)}"
+    why = f" {equation(parts)}, {durations(parts)}{other}."
+    yield doc.paragraph(doc.strong("Why."), why)
+    yield from variant.moved(pair, compared(row, ablation), with_stalls=True)
 
 
 def _sizes(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
@@ -350,19 +320,20 @@ def details(row: Row, here: Row, where: str) -> doc.Fold:
         if text.strip():
             first, *rest = doc.paragraphs(text)
             blocks += [doc.paragraph(doc.bold(title), " ", first.text), *rest]
-    blocks += _predictions(row, where)
-    blocks.append(gates(row) if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
-    blocks += _times(here, where)
-    return doc.fold(
-        doc.line(doc.code(row.variant), ": reasons, predictions, gates, times"), *blocks
-    )
-
-
-def written(outcome: PredictionOutcome) -> str:
-    """When a prediction was written, and what it restates."""
-    return (
-        f"{outcome.written}; restates {outcome.restates}" if outcome.restates else outcome.written
-    )
+    if row.predictions:
+        factors = doc.line("; an ", doc.code("x"), " is a factor of the parent's value:")
+        blocks.append(doc.paragraph(f"Predicted{where}", factors))
+        blocks.append(doc.table("predictions", PREDICTIONS, row.predictions))
+    else:
+        made = ABSENT if row.step.predictions else "none were made"
+        blocks.append(doc.paragraph(f"Predictions: {made}."))
+    blocks.append(variant.gates(row) if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
+    if here.regimes:
+        blocks += [doc.paragraph(f"Times{where}:"), variant.regimes(here)]
+    else:
+        blocks.append(doc.paragraph(f"Times: {ABSENT}."))
+    title = doc.line(doc.code(row.variant), ": reasons, predictions, gates, times")
+    return doc.fold(title, *blocks)
 
 
 PREDICTIONS: list[doc.Field[PredictionOutcome]] = [
@@ -371,123 +342,12 @@ PREDICTIONS: list[doc.Field[PredictionOutcome]] = [
     doc.numeric("before", "before", lambda p: quantity(p.before, p.unit)),
     doc.numeric("after", "after", lambda p: quantity(p.after, p.unit)),
     doc.Field("result", "result", lambda p: p.result),
-    doc.Field("written", "written", written),
+    doc.Field(
+        "written",
+        "written",
+        lambda p: f"{p.written}; restates {p.restates}" if p.restates else p.written,
+    ),
 ]
-
-
-def _predictions(row: Row, where: str) -> list[doc.Block]:
-    if not row.predictions:
-        made = row.step is not None and row.step.predictions
-        return [doc.paragraph(f"Predictions: {ABSENT if made else 'none were made'}.")]
-    predictions = doc.table("predictions", PREDICTIONS, row.predictions)
-    text = doc.line(f"Predicted{where}; an ", doc.code("x"), " is a factor of the parent's value:")
-    return [doc.paragraph(text), predictions]
-
-
-def _times(row: Row, where: str) -> list[doc.Block]:
-    if not row.regimes:
-        return [doc.paragraph(f"Times: {ABSENT}.")]
-    return [doc.paragraph(f"Times{where}:"), variant.regimes(row)]
-
-
-MOST_LINES, HOTTEST, MOST_HUNKS, MOST_UNCHANGED = 12, 8, 3, 3
-WORTH_SAYING = 0.005  # of all samples of a variant
-WIDTH = 84  # of a line of code
-
-
-def _lines(changes: SourceDiff, *names: str) -> Iterator[doc.Block]:
-    """The diff with the share of each line, and the time of what it does not show. Where no changed
-    line has stalls, as of a change of parameters, the unchanged ones with most of them follow.
-    """
-    shown = important(changes)
-    texts = [] if shown else [f"-{names[0]}", f"+{names[1]}"]
-    for hunk, marked in shown:
-        cost = "" if hunk.host else f": stall time {hunks.sides(hunk, hunks.stall_time)}"
-        texts.append(f"@@ {hunks.where(hunk)}{cost} @@")
-        texts += [_text(sign, each, hunk.files, _share(each)) for sign, each in marked]
-    if not any(_share(each) >= WORTH_SAYING for _, marked in shown for _, each in marked):
-        ranked = sorted(changes.shifts, key=lambda s: -max(_share(s.before), _share(s.after)))
-        for shift in ranked[:MOST_UNCHANGED]:
-            both = _share(shift.before), _share(shift.after)
-            texts.append(f"@@ unchanged {hunks.shift_place(shift)} @@")
-            texts.append(_text(" ", shift.after, shift.files, *both))
-    yield doc.CodeBlock(harmless("\n".join(texts)), "diff")
-    if not changes.has_costs:
-        yield doc.paragraph(hunks.absences(changes, (names[0], names[1])))
-        return
-    if changes.kinds and all(changes.kinds):
-        yield doc.paragraph(
-            doc.strong("Machine code."), " ", sizes_and_summary(*changes.kinds), "."
-        )
-    excerpt = {hunk.number for hunk, _ in shown}
-    edits = [hunk for hunk in hunks.active(changes) if hunk.number in excerpt]
-    rest = [hunk for hunk in hunks.active(changes) if hunk.number not in excerpt]
-    outside = [changes.unchanged, *changes.elsewhere.values()]
-    parts = [
-        f"unattributed (lines that did not change): {_both(*map(add, zip(*outside, strict=True)))}"
-    ]
-    for what, group in (("other edits", rest), ("these edits", edits)):
-        if group:
-            parts.insert(0, f"{what}: {_both(*(_side(group, n) for n in (0, 1)))}")
-    yield doc.paragraph("Stall time and instructions of ", "; ".join(parts), ".")
-
-
-Marked = tuple[str, SourceRow]  # the sign of a line in a diff
-WORD = re.compile(r"[A-Za-z_]\w{3,}")
-
-
-def important(changes: SourceDiff) -> list[tuple[Hunk, list[Marked]]]:
-    """Changed lines of the costliest hunks, in their order: those with the most stall time, and the
-    added ones with most words that the parent does not have, since what is fast has no stalls.
-    """
-    costly = hunks.costliest(changes) or [h for h in changes.hunks if not h.comments_only]
-    every = [
-        (number, place, marked)
-        for number, hunk in enumerate(costly[:MOST_HUNKS])
-        for place, marked in enumerate(signed(list(hunk.rows)))
-        if marked[0] != " " and marked[1].code
-    ]
-    rows = (row.before.code for file in changes.files for row in file.rows if row.before)
-    old = {word for text in rows for word in WORD.findall(text)}
-
-    def new(item: tuple[int, int, Marked]) -> int:
-        sign, each = item[2]
-        return -len(set(WORD.findall(each.code)) - old) if sign == "+" else 0
-
-    ranked = sorted(every, key=lambda item: -_share(item[2][1]))
-    shown = [item for item in ranked[:HOTTEST] if _share(item[2][1]) >= WORTH_SAYING]
-    rest = sorted((item for item in every if item not in shown), key=new)
-    shown = sorted([*shown, *rest[: MOST_LINES - len(shown)]], key=lambda item: item[:2])
-    return [
-        (hunk, [marked for n, _, marked in shown if n == number])
-        for number, hunk in enumerate(costly[:MOST_HUNKS])
-        if any(n == number for n, _, _ in shown)
-    ]
-
-
-def _share(line: SourceRow) -> float:
-    return line.cost.share or 0.0
-
-
-def _text(sign: str, each: SourceRow, files: tuple[str, str], *shares: float) -> str:
-    """A line of a diff with its share of all samples as a comment."""
-    text = clip(each.text.rstrip().expandtabs(4), WIDTH)
-    if max(shares) < WORTH_SAYING:
-        return f"{sign}{text}"
-    stalls = f"{f' {hunks.ARROW} '.join(map(percent, shares))} {stall_words(each.cost.top_stall)}"
-    return f"{sign}{text:<{WIDTH}} {'#' if is_host(files[1] or files[0]) else '//'} {stalls}"
-
-
-def _side(edits: Sequence[Hunk], side: int) -> Cost | None:
-    """The cost of some edits on one side; None where they have no line there."""
-    costs = [(edit.before, edit.after)[side] for edit in edits if edit.span(side)]
-    return add(costs) if costs else None
-
-
-def _both(before: Cost | None, after: Cost | None) -> str:
-    sides = (before, after)
-    stall = hunks.pair(*(hunks.stalled(c) if c else NONE for c in sides))
-    return f"{stall}, {hunks.pair(*(count(c.instructions) if c else NONE for c in sides))}"
 
 
 def _prediction(outcome: PredictionOutcome) -> str:
@@ -517,26 +377,18 @@ def failures(ablation: Ablation) -> tuple[doc.Text, ...]:
 
 
 def _failure(row: Row, ablation: Ablation) -> doc.Text:
-    where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
-    change = row.step.key_change if row.step else row.title
-    head = doc.line(
-        doc.code(row.variant), f" ({verdict(row)}{where}), ", doc.authored(change), ": "
-    )
-    lesson = doc.first_sentence(row.step.lesson) if row.step else ()
-    return doc.line(head, _reason(row, ablation), ". ", *lost_most(row), lesson)
-
-
-def lost_most(row: Row) -> Iterator[str | doc.Text]:
-    """The factor that cost most of what a slower step lost, with its metric."""
+    """A rejected step; of a slower one also the factor that cost most, with its metric."""
+    ruling = f" ({verdict(row)}{at_shape(row.judged_at, ablation)}), "
+    change = doc.authored(key_change(row))
+    parts: list[str | doc.Text] = [doc.code(row.variant), ruling, change, ": "]
+    parts += [_reason(row, ablation), ". "]
     factors = row.against_parent.decomposition if row.against_parent else None
     least = min(factors.factors, key=lambda part: part.gain) if factors else None
     if least and least.gain < 1 and row.verdict in (Verdict.SLOWER, Verdict.NO_GAIN):
         ends = f"{number(least.before)} to {number(least.after)} {least.unit}"
-        yield doc.line(
-            f"{least.label}: {ends} ({factor(least.gain)}), ",
-            doc.code(least.metric.partition(" / (")[0]),
-            ". ",
-        )
+        parts.append(f"{least.label}: {ends} ({factor(least.gain)}), ")
+        parts += [doc.code(least.metric.partition(" / (")[0]), ". "]
+    return doc.line(*parts, doc.first_sentence(row.step.lesson) if row.step else ())
 
 
 def _reason(row: Row, ablation: Ablation) -> doc.Text:
@@ -547,17 +399,14 @@ def _reason(row: Row, ablation: Ablation) -> doc.Text:
     failed = [gate for gate in row.gates if gate.state == GateState.FAILED]
     if row.verdict == Verdict.INACCURATE and row.accuracy:
         least = row.accuracy
-        where = described(least.shape, ablation) + (f", {least.kind}" if least.kind else "")
+        where, parameters = shape_name(least.shape, ablation), ablation.shapes.get(least.shape)
+        if parameters and where == least.shape:  # the name says something else
+            where += f" ({shape_words(parameters)})"
+        where += f", {least.kind}" if least.kind else ""
         return doc.line(f"{factor(least.times_reference)} {ablation.reference}'s error at {where}")
     if over is not None and all(gate.name == FASTER for gate in failed):
         return doc.line(f"{interval(over)} the speed of ", doc.code(parent_of(row)))
     return doc.line("; ".join(sentence(gate.why) for gate in failed) or ABSENT)
-
-
-def described(shape: str, ablation: Ablation) -> str:
-    """Name a shape, as ``shape_name``, with its parameters where the name says something else."""
-    name, parameters = shape_name(shape, ablation), ablation.shapes.get(shape, {})
-    return f"{name} ({shape_words(parameters)})" if parameters and name == shape else name
 
 
 def steps(ablation: Ablation) -> list[Row]:
@@ -575,21 +424,31 @@ def _fastest(ablation: Ablation) -> Iterator[doc.Block]:
     title = f" ({row.title})" * bool(row.title)
     absent = "" if row.bottlenecks else f" {ABSENT}."
     yield doc.paragraph(
-        doc.code(row.variant), f"{title} takes {took(row)}. By its own capture:{absent}"
+        doc.code(row.variant), f"{title} takes {took(row.time)}. By its own capture:{absent}"
     )
     if row.bottlenecks:
         yield variant.bottlenecks(row.bottlenecks[:3])
 
 
-def _limits(ablation: Ablation) -> tuple[doc.Block, ...]:
+def _limits(ablation: Ablation) -> list[doc.Block]:
+    """The roofline, or of a problem without arithmetic its bandwidth, and the stall time."""
     shown: list[doc.Block] = [_chart("roofline", ablation)]
     if ablation.moves_only:
         rows = (*ablation.path, *ablation.references)
         table = ladder_table(ablation, rows=rows, name="bandwidth", only=("variant", "memory"))
         note = "The problem needs no floating-point arithmetic: the limit is the bandwidth."
         shown = [doc.paragraph(note), table]
-    meant = meanings(row.stalls for row in ablation.path)
-    return (*shown, _chart("stall-time", ablation), *meant)
+    shown.append(_chart("stall-time", ablation))
+    shares = [item for row in ablation.path for item in row.stalls.items()]
+    large = {name for name, share in shares if share >= LEAST_MEANT}
+    if names := sorted(large & MEANINGS.keys()):
+        link = (doc.Span("Nsight Compute's guide", href=GUIDE),)
+        head = doc.line("The stall reasons in plain words, after ", link, ". A warp that has one:")
+        shown += [
+            doc.paragraph(head),
+            doc.bullets(f"{stall_label(name)}: {MEANINGS[name]}" for name in names),
+        ]
+    return shown
 
 
 def _chart(name: str, ablation: Ablation) -> doc.Chart:
@@ -619,31 +478,23 @@ MEANINGS = {
 }
 
 
-def meanings(every: Iterable[Mapping[str, float]]) -> Iterator[doc.Block]:
-    """The stall reasons of some variants in plain words, by their shares."""
-    large = {name for stalls in every for name, share in stalls.items() if share >= LEAST_MEANT}
-    if names := large & MEANINGS.keys():
-        link = (doc.Span("Nsight Compute's guide", href=GUIDE),)
-        yield doc.paragraph(
-            "The stall reasons in plain words, after ", link, ". A warp that has one:"
-        )
-        yield doc.bullets(f"{stall_label(n)}: {MEANINGS[n]}" for n in sorted(names))
+CACHES = {"all": "caches flushed before every pass", "none": "caches left as they were"}
 
 
 def method(ablation: Ablation) -> list[doc.Block]:
     """How correctness, times and profiles were measured, and what limits the evidence."""
-    points: list[str | doc.Text] = [
-        CORRECTNESS,
-        _timing(ablation.timing),
-        _regimes(ablation.timing),
-        with_cold_l2(ablation),
-        _controls(ablation.timing),
-        recorded(ablation),
-        f"Profiles: {_profile(ablation.environment.ncu_options)}",
-        WORDS,
-        f"Predictions: {results(ablation.score)}." * bool(ablation.score.total),
-    ]
-    blocks: list[doc.Block] = [doc.bullets(filter(None, points))]
+    options = ablation.environment.ncu_options
+    caches = CACHES.get(options.get("--cache-control", ""), f"cache control {ABSENT}")
+    clock = options.get("--clock-control", "")
+    clocks = "clocks left alone" if clock == "none" else f"clock control {clock or ABSENT}"
+    points: list[str | doc.Text] = [CORRECTNESS, *_timing(ablation), recorded(ablation)]
+    points.append(
+        f"Profiles: a run of its own under Nsight Compute, kernel by kernel, {caches}, {clocks}."
+    )
+    points.append(WORDS)
+    if ablation.score.total:
+        points.append(f"Predictions: {results(ablation.score)}.")
+    blocks: list[doc.Block] = [doc.bullets(points)]
     notes: list[str | doc.Text] = [*_alike(ablation), *stale(ablation)]
     if notes:
         blocks.append(doc.fold("Notes on the evidence", doc.bullets(notes)))
@@ -661,23 +512,6 @@ WORDS = (
     "is one process that times all variants; a run has several. A capture is what Nsight Compute "
     "measured of one call. Not collected: nobody measured it; it is never 0."
 )
-
-
-def _timing(facts: TimingFacts | None) -> str:
-    if facts is None:
-        return f"Times: {ABSENT}."
-    added = f" ({facts.most} where a verdict was open, then at 99 %)"
-    more = added if facts.most > facts.sessions else ""
-    fewer = f" (fewer of {len(facts.fewer)} with slow calls)" if facts.fewer else ""
-    return (
-        f"Times: {facts.sessions} sessions (processes) of {facts.instances} "
-        f"instance{'s' * (facts.instances != 1)} of every "
-        f"variant{fewer}{more}, each with buffers and graphs of its own, in {facts.rounds} rounds "
-        "of random order: geometric means of the instances' medians. The 95 % interval of a ratio "
-        "is Student's t over sessions."
-    )
-
-
 CHAINED = (
     "A call is timed between two other kernels in one CUDA graph: a kernel writes the inputs from "
     "changing sources, the variant runs, a kernel reads its output. Its time is that between "
@@ -686,31 +520,37 @@ CHAINED = (
 )
 
 
-def _regimes(facts: TimingFacts | None) -> str:
-    text = CHAINED
-    if facts is not None and facts.copies > 1:
-        text += (
+def _timing(ablation: Ablation) -> Iterator[str | doc.Text]:
+    """How many sessions, what a time is, the best step with a cold L2, and the controls."""
+    facts, copies = ablation.timing, ""
+    if facts is None:
+        yield f"Times: {ABSENT}."
+    else:
+        added = f" ({facts.most} where a verdict was open, then at 99 %)"
+        more = added if facts.most > facts.sessions else ""
+        fewer = f" (fewer of {len(facts.fewer)} with slow calls)" if facts.fewer else ""
+        yield (
+            f"Times: {facts.sessions} sessions (processes) of {facts.instances} "
+            f"instance{'s' * (facts.instances != 1)} of every variant{fewer}{more}, each with "
+            f"buffers and graphs of its own, in {facts.rounds} rounds of random order: geometric "
+            "means of the instances' medians. The 95 % interval of a ratio is Student's t over "
+            "sessions."
+        )
+        copies = (
             f" Inputs that are constant, such as weights, are held {facts.copies} times with other "
             "values, and calls have them in turn: none finds in L2 what the one before has read."
-        )
-    return text
-
-
-def with_cold_l2(ablation: Ablation) -> doc.Text:
-    """The best step over the fastest reference with a cold L2."""
+        ) * (facts.copies > 1)
+    yield CHAINED + copies
     cold = ablation.best.regimes.get(Regime.COLD) if ablation.best else None
-    if cold is None or cold.speedup_over_fastest is None:
-        return ()
-    over = interval(cold.speedup_over_fastest)
-    return doc.line(f"With a cold L2: {over} the speed of ", doc.code(cold.fastest), ".")
-
-
-def _controls(facts: TimingFacts | None) -> str:
-    checks = controls(facts)
-    return checks and (
-        f"Controls, in which 1 or 0 % is no difference: {checks}. An A/A control is a variant over "
-        "itself, built, loaded and timed a second time beside it."
-    )
+    if cold and (over := cold.speedup_over_fastest):
+        yield doc.line(
+            f"With a cold L2: {interval(over)} the speed of ", doc.code(cold.fastest), "."
+        )
+    if checks := controls(facts):
+        yield (
+            f"Controls, in which 1 or 0 % is no difference: {checks}. An A/A control is a variant "
+            "over itself, built, loaded and timed a second time beside it."
+        )
 
 
 def recorded(ablation: Ablation) -> str:
@@ -723,16 +563,6 @@ def recorded(ablation: Ablation) -> str:
     if recordings.cut_short:
         parts.append(f"{recordings.cut_short} cut short and not kept")
     return f"Runs: {'; '.join(parts)}."
-
-
-CACHES = {"all": "caches flushed before every pass", "none": "caches left as they were"}
-
-
-def _profile(options: Mapping[str, str]) -> str:
-    caches = CACHES.get(options.get("--cache-control", ""), f"cache control {ABSENT}")
-    clock = options.get("--clock-control", "")
-    clocks = "clocks left alone" if clock == "none" else f"clock control {clock or ABSENT}"
-    return f"a run of its own under Nsight Compute, kernel by kernel, {caches}, {clocks}."
 
 
 def _alike(ablation: Ablation) -> Iterator[str]:
@@ -764,11 +594,14 @@ def environment(ablation: Ablation) -> doc.Table:
     recorded = ablation.environment
     parameters = " ".join(f"{key}={value}" for key, value in ablation.parameters.items())
     shape = f"{ablation.shape} ({parameters})" if parameters else ablation.shape
+    clocks = [r.figures["sm_clock"].value for r in ablation.everything if "sm_clock" in r.figures]
+    ends = [number(end) for end in (min(clocks), max(clocks))] if clocks else []
+    clock = f"{' to '.join(dict.fromkeys(ends))} GHz" if ends else ABSENT
     facts: list[Fact] = [
         ("Study and shape", f"{ablation.study}, {shape}"),
         *((label, getattr(recorded, key) or ABSENT) for label, key in ENVIRONMENT),
         ("ncu flags", doc.code(" ".join(recorded.ncu_flags)) or ABSENT),
-        ("SM clock under ncu", _clocks(ablation)),
+        ("SM clock under ncu", clock),
         ("Date", f"{recorded.date or ABSENT} ({ablation.source})"),
         ("Measured by", doc.code(recorded.command or "") or ABSENT),
     ]
@@ -777,14 +610,6 @@ def environment(ablation: Ablation) -> doc.Table:
         doc.Field("value", "value", lambda fact: fact[1]),
     ]
     return doc.table("environment", fields, facts)
-
-
-def _clocks(ablation: Ablation) -> str:
-    clocks = [r.figures["sm_clock"].value for r in ablation.everything if "sm_clock" in r.figures]
-    if not clocks:
-        return ABSENT
-    low, high = number(min(clocks)), number(max(clocks))
-    return f"{low} GHz" if low == high else f"{low} to {high} GHz"
 
 
 def reproduction(ablation: Ablation) -> list[doc.Block]:

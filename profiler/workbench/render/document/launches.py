@@ -20,7 +20,7 @@ from workbench.judge.program_variants import ProgramStep
 from workbench.judge.rows import Row
 from workbench.ncu.report_file import Launch, Report
 from workbench.render import doc
-from workbench.render.doc import microseconds, number, percent, times, with_cycles
+from workbench.render.doc import microseconds, number, percent, times, with_cycles, with_mark
 from workbench.render.document import advice, hunks, variant
 from workbench.render.document.variant import regimes_of, time_in
 from workbench.words import ABSENT, BETWEEN, Regime, Status, grouped
@@ -271,7 +271,7 @@ def figure_pairs(names: Names, before: Figures, after: Figures) -> doc.Table:
         label, unit = figure_label(key)
         pairs.setdefault(key, variant.FigurePair(label, None, None, unit, ""))
     shown = [pairs[key] for key in variant.SHOWN]
-    return variant.counter_table(shown, names, "figures", variant.with_mark)
+    return variant.counter_table(shown, names, "figures", with_mark)
 
 
 def limiters(names: Names, *sides: Sequence[str]) -> doc.Paragraph:

@@ -18,7 +18,7 @@ from typing import Any
 
 from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import SAMPLES, Figure, TopStall, stall_label, top_stall
-from workbench.derive.speedup import Ratio, smaller
+from workbench.derive.speedup import Ratio
 from workbench.judge.across import AtShape
 from workbench.judge.findings import Gate, sentence, sentences
 from workbench.judge.gates import ACCURATE, CORRECT, FASTER, PARENT_UNTIMED, RECORDINGS, shows_bug
@@ -35,7 +35,6 @@ from workbench.render.doc import (
     factor,
     fine,
     interval,
-    microseconds,
     number,
     percent,
     ratio,
@@ -43,6 +42,7 @@ from workbench.render.doc import (
     shorten,
     spread,
     time_words,
+    took,
     with_cycles,
 )
 from workbench.study.model import base_name
@@ -65,26 +65,6 @@ from workbench.words import (
 MOST_SIZES = 6  # of a screen
 
 
-def whole(ablation: Ablation) -> list[doc.Block]:
-    """All rows and columns, how the ladder multiplies out, how its predictions came out, and the
-    controls; warnings at the end.
-    """
-    parts = [controls(ablation.timing)]
-    if ablation.score.total:
-        parts.insert(0, f"predictions: {results(ablation.score)}")
-    if ablation.whole and ablation.whole.decomposition:
-        ends = f"{ablation.whole.before} to {ablation.whole.after} under ncu"
-        parts.insert(0, f"{ends}: {equation(ablation.whole.decomposition)}")
-    return [
-        doc.paragraph(answer(ablation)),
-        origin(ablation),
-        ladder_table(ablation),
-        *map(doc.paragraph, filter(None, parts)),
-        *map(doc.paragraph, calls(ablation)),
-        *doc.warned(warnings(ablation)),
-    ]
-
-
 def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[doc.Block]:
     """The answer, the rows that lead to it and the ``named`` ones, other sizes if they are few, and
     the references.
@@ -94,16 +74,28 @@ def screen(ablation: Ablation, named: Sequence[str] = ()) -> list[doc.Block]:
     table = ladder_table(ablation, Where.SCREEN, rows)
     few = ablation.across is not None and len(ablation.across.shapes) <= MOST_SIZES
     sizes = sizes_table(ablation) if few else []
-    timed = by_time(ablation.references)
-    references = ", ".join(f"{name} {number(us)}" for us, name in timed)
-    lines = [f"references (µs): {references}"] * bool(timed)
-    counts = {
-        "more step": len(ablation.rows) - len(rows),
-        "warning": len(warnings(ablation)),
-    }
+    references = ", ".join(f"{name} {number(us)}" for us, name in by_time(ablation.references))
+    lines = [f"references (µs): {references}"] * bool(references)
+    counts = {"more step": len(ablation.rows) - len(rows), "warning": len(warnings(ablation))}
     more = [f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n]
     lines += [f"{', '.join(more)}: --all"] * bool(more)
     return [*above, table, *sizes, doc.CodeBlock("\n".join(lines))]
+
+
+def whole(ablation: Ablation) -> list[doc.Block]:
+    """All rows and columns, how the ladder multiplies out, how its predictions came out, and the
+    controls; warnings at the end.
+    """
+    blocks: list[doc.Block] = [doc.paragraph(answer(ablation)), origin(ablation)]
+    blocks.append(ladder_table(ablation))
+    if ablation.whole and ablation.whole.decomposition:
+        both = f"{ablation.whole.before} to {ablation.whole.after} under ncu"
+        blocks.append(doc.paragraph(f"{both}: {equation(ablation.whole.decomposition)}"))
+    if ablation.score.total:
+        blocks.append(doc.paragraph(f"predictions: {results(ablation.score)}"))
+    if checks := controls(ablation.timing):
+        blocks.append(doc.paragraph(checks))
+    return [*blocks, *map(doc.paragraph, calls(ablation)), *doc.warned(warnings(ablation))]
 
 
 NAMES = (
@@ -118,7 +110,7 @@ def answer(ablation: Ablation) -> doc.Text:
     best, first = ablation.best, ablation.rows[0] if ablation.rows else None
     if best is None or first is None:
         return doc.line("No variant has a current time that counts: there is no result yet.")
-    opening = doc.line(doc.code(best.variant), f" takes {took(best)} per call")
+    opening = doc.line(doc.code(best.variant), f" takes {took(best.time)} per call")
     if best.variant == first.variant:
         opening = doc.line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
@@ -131,15 +123,12 @@ def answer(ablation: Ablation) -> doc.Text:
         parts.append(" Its results are exact.")
     elif ablation.reference:
         parts += [" Its error beside that of ", reference, f" is {ABSENT}."]
-    if both := in_turn_and_alone(best.over_fastest, best.alone.speedup_over_fastest):
-        parts.append(f" The GPU was at its power limit: {both}.")
-    parts += [_claim(ablation), " Study ", doc.code(ablation.study), f" at {_basis(ablation)}"]
-    return doc.line(*parts)
-
-
-def took(row: Row) -> str:
-    """The chained time."""
-    return microseconds(row.time.value if row.time else None)
+    parts += [_at_power_limit(best), _claim(ablation), " Study ", doc.code(ablation.study)]
+    when = "measured" if ablation.source == Origin.MEASURED else "recorded"
+    count = ablation.recordings.total
+    runs = f", {count} timing run{'s' * (count != 1)}" if count else ""
+    date = ablation.date or "on an unknown date"
+    return doc.line(*parts, f" at {table_size(ablation)}, {ablation.gpu}, {when} {date}{runs}.")
 
 
 def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[str]:
@@ -156,10 +145,10 @@ def _speeds(ablation: Ablation, best: Row, first: Row) -> Iterator[str]:
             continue
         what = row.title if row.is_reference and row.title else name
         if value is None:
-            yield f"its speed relative to {what} ({took(row)}) is {ABSENT}"
+            yield f"its speed relative to {what} ({took(row.time)}) is {ABSENT}"
             continue
         shown = f"{with_cycles(value)} the speed of" if n == 0 else f"{ratio(value)} that of"
-        yield f"{shown} {what} ({took(row)})"
+        yield f"{shown} {what} ({took(row.time)})"
 
 
 def over_sizes(ablation: Ablation) -> Iterator[str | doc.Text]:
@@ -181,18 +170,19 @@ def over_sizes(ablation: Ablation) -> Iterator[str | doc.Text]:
     yield f": {first}{ratio(least.claimed)} the fastest reference's speed ({where})."
 
 
-def in_turn_and_alone(in_turn: Ratio | None, alone: Ratio | None) -> str:
+def _at_power_limit(best: Row) -> str:
     """``1.16x, also without other kernels``; both where they differ, of which the smaller
     counts. Empty where it was not timed alone.
     """
-    claimed = smaller(in_turn, alone)
+    in_turn, alone, claimed = best.over_fastest, best.alone.speedup_over_fastest, best.claimed
     if in_turn is None or alone is None or claimed is None:
         return ""
+    both = f"{fine(in_turn.ratio)} {BETWEEN}, {interval(alone)} {WITHOUT}"
+    both += f"; {fine(claimed.ratio)} counts"
     if fine(in_turn.ratio) == fine(alone.ratio):
         absent = " (that figure has no interval)" if alone.low is None else ""
-        return f"{fine(alone.ratio)}, also {WITHOUT}{absent}"
-    both = f"{fine(in_turn.ratio)} {BETWEEN}, {interval(alone)} {WITHOUT}"
-    return f"{both}; {fine(claimed.ratio)} counts"
+        both = f"{fine(alone.ratio)}, also {WITHOUT}{absent}"
+    return f" The GPU was at its power limit: {both}."
 
 
 def _claim(ablation: Ablation) -> str:
@@ -212,15 +202,6 @@ def _claim(ablation: Ablation) -> str:
     return f" Expected of another run: {later}, by {basis}."
 
 
-def _basis(ablation: Ablation) -> str:
-    """The problem, the GPU and the date."""
-    fresh = ablation.source == Origin.MEASURED
-    when = f"{'measured' if fresh else 'recorded'} {ablation.date or 'on an unknown date'}"
-    count = ablation.recordings.total
-    runs = f", {count} timing run{'s' * (count != 1)}" if count else ""
-    return f"{table_size(ablation)}, {ablation.gpu}, {when}{runs}."
-
-
 def origin(ablation: Ablation) -> doc.Paragraph:
     """Return where the figures come from: the first thing a reader must know."""
     ncu = ablation.environment.ncu
@@ -237,19 +218,15 @@ def controls(facts: TimingFacts | None) -> str:
     """
     if facts is None:
         return ""
-    shown = ", ".join(
-        f"{control.variant} {number(control.ratio.ratio, 4)} ({_fine(control.ratio)})"
-        for control in facts.controls
-        if control.regime == Regime.CHAINED
-    )
+    shown = []
+    for control in facts.controls:
+        ratio, ends = control.ratio, ABSENT
+        if ratio.low is not None and ratio.high is not None:
+            ends = f"{number(ratio.low, 4)} to {number(ratio.high, 4)}{at_level(ratio)}"
+        if control.regime == Regime.CHAINED:
+            shown.append(f"{control.variant} {number(ratio.ratio, 4)} ({ends})")
     parts = [sentence(facts.interference.said())] if facts.interference else []
-    return "; ".join([*parts, *[f"A/A controls: {shown}"] * bool(shown)])
-
-
-def _fine(ratio: Ratio) -> str:
-    if ratio.low is None or ratio.high is None:
-        return ABSENT
-    return f"{number(ratio.low, 4)} to {number(ratio.high, 4)}{at_level(ratio)}"
+    return "; ".join([*parts, *[f"A/A controls: {', '.join(shown)}"] * bool(shown)])
 
 
 def results(score: Score) -> str:
@@ -284,11 +261,15 @@ def equation(parts: SpeedupFactors) -> str:
     return f"{factor(parts.ratio)}{why}"
 
 
+def durations(parts: SpeedupFactors) -> str:
+    return f"{number(parts.microseconds_before)} to {number(parts.microseconds_after)} µs under ncu"
+
+
 def calls(ablation: Ablation) -> tuple[doc.Text, ...]:
     """Return which references are more than a kernel, in one sentence each kind of call."""
     calls = ((call, row.variant) for row in ablation.references if (call := call_of(row)))
     return tuple(
-        doc.line("A call of ", doc.joined([doc.code(name) for name in of], " or "), f" is {call}.")
+        doc.line("A call of ", doc.codes(of, " or "), f" is {call}.")
         for call, of in grouped(calls).items()
     )
 
@@ -310,7 +291,7 @@ def warnings(ablation: Ablation) -> tuple[doc.Text, ...]:
     return (
         *(doc.line(sentence(warning)) for warning in ablation.warnings),
         *(
-            doc.line(doc.code(name), " was not timed at ", names(list(at)), ".")
+            doc.line(doc.code(name), " was not timed at ", doc.codes(at), ".")
             for name, at in untimed
         ),
         *stale(ablation),
@@ -320,13 +301,8 @@ def warnings(ablation: Ablation) -> tuple[doc.Text, ...]:
 def stale(ablation: Ablation) -> Iterator[doc.Text]:
     stale = [row.variant for row in ablation.everything if row.status == Status.STALE]
     if stale:
-        yield doc.line(
-            "stale, not shown: ", names(stale), " (sources changed since their measurement)"
-        )
-
-
-def names(variants: list[str]) -> doc.Text:
-    return doc.joined([doc.code(variant) for variant in variants])
+        why = " (sources changed since their measurement)"
+        yield doc.line("stale, not shown: ", doc.codes(stale), why)
 
 
 def sizes_table(ablation: Ablation) -> list[doc.Block]:
@@ -337,10 +313,20 @@ def sizes_table(ablation: Ablation) -> list[doc.Block]:
         return []
     results = ablation.across.shapes
     counts = {result.is_traffic for result in results}
-    common = shared([result.parameters for result in results])
+    common = {
+        key: value
+        for key, value in results[0].parameters.items()
+        if value is not False and all(each.parameters.get(key) == value for each in results)
+    }
     shape = f"shape ({shape_words(common)})" if common else "shape"
+
+    def size(at: AtShape) -> str:
+        """The parameters of a shape, behind its name where that says more."""
+        named = "" if shape_name(at.shape, ablation) != at.shape else f"{at.shape}: "
+        return named + shape_words({k: v for k, v in at.parameters.items() if k not in common})
+
     fields: list[doc.Field[AtShape]] = [
-        doc.Field("shape", shape, lambda s: _size(s, common, ablation)),
+        doc.Field("shape", shape, size),
         doc.numeric("time", "time", lambda s: number(s.microseconds.value), unit="µs"),
         doc.numeric("rate", "TFLOP/s", lambda s: number(s.flops_per_second / 1e12)),
         doc.numeric("traffic", "TB/s", lambda s: number(s.terabytes_per_second)),
@@ -356,24 +342,6 @@ def sizes_table(ablation: Ablation) -> list[doc.Block]:
     columns = [field for field in fields if not absent.get(field.key)]
     limited = any(result.alone for result in results)
     return [doc.table("shapes", columns, results), *[doc.paragraph(ALONE)] * limited]
-
-
-def shared(shapes: Sequence[Mapping[str, object]]) -> Mapping[str, object]:
-    """The parameters that several shapes have all the same; those of one shape are its own."""
-    if len(shapes) < 2:
-        return {}
-    first, *others = shapes
-    return {
-        key: value
-        for key, value in first.items()
-        if value is not False and all(key in one and one[key] == value for one in others)
-    }
-
-
-def _size(at: AtShape, common: Mapping[str, object], ablation: Ablation) -> str:
-    """Return the parameters of a shape, behind its name where that says more."""
-    named = "" if shape_name(at.shape, ablation) != at.shape else f"{at.shape}: "
-    return named + shape_words({k: v for k, v in at.parameters.items() if k not in common})
 
 
 def _reference(at: AtShape) -> str:
@@ -437,7 +405,18 @@ class ShownRows:
     @cached_property
     def short_names(self) -> Mapping[str, str]:
         """Names for a narrow column: a variant below another of its module by its parameters."""
-        return dict(zip((row.variant for row in self.rows), _short_names(self.rows), strict=True))
+        names, above = {}, ""
+        for row in self.rows:
+            base, parent = base_name(row.variant), parent_of(row)
+            parameters = _parameters(row.variant)
+            inherited = _parameters(parent) if base_name(parent) == base else []
+            new = [each for each in parameters if each not in inherited] or parameters
+            inner = f"{'…' if len(new) < len(parameters) else ''}{','.join(new)}"
+            names[row.variant] = shorten(f"{base} {inner}", NAME_WIDTH)
+            if base == above and parameters:
+                names[row.variant] = f" {shorten(inner, NAME_WIDTH - 1)}"
+            above = base
+        return names
 
     @cached_property
     def fastest(self) -> str:
@@ -474,8 +453,16 @@ class LadderColumn:
         if self.measured and not has_figures(row):
             return doc.cell(NONE)
         value = self.value(row)
-        cell = doc.as_cell(self.text(row, shown) if self.text else _text(value))
-        return replace(cell, sort=_sort(value))
+        content: doc.Content
+        if self.text:
+            content = self.text(row, shown)
+        elif isinstance(value, Mapping):
+            content = fine(value["ratio"])
+        else:
+            content = value if isinstance(value, str) else number(value)
+        first = next(iter(value.values())) if isinstance(value, Mapping) else value
+        sort = first if isinstance(first, int | float | str) else None
+        return replace(doc.as_cell(content), sort=sort)
 
     def field(self, shown: ShownRows) -> doc.Field[Row]:
         """As a column of a table; its tooltip on the page is the explanation and the source."""
@@ -492,19 +479,6 @@ class LadderColumn:
             note=self.note,
             least=self.least,
         )
-
-
-def _text(value: Any) -> str:
-    """A value without a text of its own."""
-    if isinstance(value, Mapping):
-        return fine(value["ratio"])
-    return value if isinstance(value, str) else number(value)
-
-
-def _sort(value: Any) -> float | str | None:
-    """The number or text by which the page orders rows."""
-    first = next(iter(value.values())) if isinstance(value, Mapping) else value
-    return first if isinstance(first, int | float | str) else None
 
 
 # ---- values and texts
@@ -603,9 +577,16 @@ def _verdict(row: Row) -> Verdict | None:
     return Verdict.WRONG if wrong else row.verdict
 
 
+def key_change(row: Row) -> str:
+    """What a step changes; of a reference what it is."""
+    return row.step.key_change if row.step else row.title
+
+
 def _change_text(row: Row, shown: ShownRows) -> doc.Content:
     """The report has the whole change in the block below."""
-    return short_change(row) if shown.where == Where.REPORT else key_change(row)
+    if shown.where == Where.REPORT:
+        return short_change(row)
+    return doc.Cell(doc.authored(key_change(row)), short=short_change(row))
 
 
 def _metric(ablation: Ablation) -> str:
@@ -766,7 +747,7 @@ COLUMNS: tuple[LadderColumn, ...] = (
         "key_change",
         "what changed",
         "the change against the parent, as in ablation.toml",
-        lambda row: row.step.key_change if row.step else row.title,
+        key_change,
         TEXT | DATA,
         rank=4,
         text=_change_text,
@@ -823,20 +804,6 @@ def data(ablation: Ablation, row: Row, where: Where) -> dict[str, object]:
         c.key: c.value(row) if has_figures(row) or not c.measured else None
         for c in columns(ablation, where)
     }
-
-
-def _short_names(rows: Sequence[Row]) -> Iterator[str]:
-    above = ""
-    for row in rows:
-        base, parameters = base_name(row.variant), _parameters(row.variant)
-        parent = _parameters(parent_of(row)) if base_name(parent_of(row)) == base else []
-        new = [each for each in parameters if each not in parent] or parameters
-        inner = f"{'…' if len(new) < len(parameters) else ''}{','.join(new)}"
-        if base == above and parameters:
-            yield f" {shorten(inner, NAME_WIDTH - 1)}"
-        else:
-            yield shorten(f"{base} {inner}", NAME_WIDTH)
-        above = base
 
 
 def _parameters(variant: str) -> list[str]:
@@ -900,7 +867,7 @@ def verdict_words(row: Row, ablation: Ablation) -> str:
     word, over = verdict(row), row.deciding_speedup or row.over_parent
     if row.verdict in (None, Verdict.BASELINE) or not has_verdict(row):
         return word
-    where = f" at {brief_shape(row.judged_at, ablation)}" if row.judged_at else ""
+    where = at_shape(row.judged_at, ablation)
     if row.verdict == Verdict.KEPT and shows_bug(row.gates):
         if not has_same_speed(over):
             return f"bug fix{where}" + (f": {fine(over.ratio)}" if over else "")
@@ -955,11 +922,6 @@ def kind(row: Row) -> doc.Marking:
     return doc.Marking.REJECTED if row.verdict.is_rejected else doc.Marking(row.verdict)
 
 
-def key_change(row: Row) -> doc.Cell:
-    text = row.step.key_change if row.step else row.title
-    return doc.Cell(doc.authored(text), short=short_change(row))
-
-
 def short_change(row: Row) -> str:
     """The label of a step; of one without the first clause of its change."""
     return doc.first_clause((row.step.label or row.step.key_change) if row.step else row.title)
@@ -980,8 +942,7 @@ def anchor(variant: str) -> str:
 
 def compared(row: Row, ablation: Ablation) -> tuple[str, str]:
     """The names of a step's parent and of itself, with the shape of their captures if another."""
-    shape = row.against_parent_at
-    place = f" at {brief_shape(shape, ablation)}" if shape else ""
+    place = at_shape(row.against_parent_at, ablation)
     return f"{parent_of(row)}{place}", f"{row.variant}{place}"
 
 
@@ -1009,6 +970,11 @@ def shape_name(shape: str, ablation: Ablation) -> str:
         return shape
     usual = "dtype", ablation.parameters.get("dtype")
     return shape_words(dict(item for item in parameters.items() if item != usual))
+
+
+def at_shape(shape: str, ablation: Ablation) -> str:
+    """`` at S=2048``, of a shape that is not the table's; empty without one."""
+    return f" at {brief_shape(shape, ablation)}" if shape else ""
 
 
 def brief_shape(shape: str, ablation: Ablation) -> str:

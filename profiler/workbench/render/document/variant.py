@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.derive.factors import SpeedupFactors
 from workbench.derive.figures import (
     ISSUING,
     UNSAMPLED,
@@ -29,8 +28,11 @@ from workbench.judge.ladder import Ablation
 from workbench.judge.rows import InRegime, Row
 from workbench.render import doc
 from workbench.render.doc import (
+    IMPOSSIBLE,
     factor,
+    figure_value,
     interval,
+    is_impossible,
     microseconds,
     number,
     percent,
@@ -49,9 +51,11 @@ from workbench.render.doc import (
 from workbench.render.document import advice
 from workbench.render.document.printed_ladder import (
     call_of,
+    durations,
     equation,
     gate_name,
     has_figures,
+    key_change,
     parent_of,
     samples,
     verdict_words,
@@ -63,8 +67,7 @@ if TYPE_CHECKING:
 
 
 def variant(row: Row, ablation: Ablation) -> doc.Section:
-    change = row.step.key_change if row.step else row.title
-    title = doc.line(doc.code(row.variant), ": ", doc.authored(change))
+    title = doc.line(doc.code(row.variant), ": ", doc.authored(key_change(row)))
     return doc.section(row.variant, title, *_blocks(row, ablation))
 
 
@@ -127,6 +130,13 @@ def regimes(row: Row, reference: str = "") -> doc.Table:
     """
     parent = parent_of(row)
     timed = {regime: row.regimes.get(regime) or InRegime() for regime in regimes_of(row)}
+
+    def over_fastest(regime: Regime) -> doc.Content:
+        over, fastest = timed[regime].speedup_over_fastest, timed[regime].fastest
+        if over is None:
+            return ABSENT
+        return doc.cell(f"{with_cycles(over)} of {fastest}", short=f"{interval(over)} {fastest}")
+
     fields: list[doc.Field[Regime]] = [
         doc.Field("regime", "regime", lambda r: doc.cell(r.label, short=r.label.split()[0])),
         doc.numeric("time", "time", lambda r: time_words(timed[r].microseconds), unit="µs"),
@@ -140,7 +150,7 @@ def regimes(row: Row, reference: str = "") -> doc.Table:
             lambda r: with_cycles(timed[r].speedup_over_reference),
             rank=2,
         ),
-        doc.Field("fastest", "vs the fastest reference", lambda r: _over_fastest(timed[r]), rank=1),
+        doc.Field("fastest", "vs the fastest reference", over_fastest, rank=1),
     ]
     absent = {
         "parent": not (parent and row.verdict),
@@ -159,14 +169,6 @@ def regimes_of(*rows: Row) -> list[Regime]:
 
 def time_in(row: Row, regime: Regime) -> str:
     return time_words(at.microseconds if (at := row.regimes.get(regime)) else None)
-
-
-def _over_fastest(timed: InRegime) -> doc.Content:
-    over = timed.speedup_over_fastest
-    if over is None:
-        return ABSENT
-    text = f"{with_cycles(over)} of {timed.fastest}"
-    return doc.cell(text, short=f"{interval(over)} {timed.fastest}")
 
 
 FIGURE_IDS = (
@@ -196,8 +198,9 @@ def profile(
     figures: Mapping[str, Figure], stalls: Mapping[str, float], limiters: Sequence[str]
 ) -> list[doc.Block]:
     """The figures of one capture."""
-    waited = [(name, share) for name, share in stalls.items() if name != ISSUING][:STALLS_SHOWN]
-    shown = [(name, share_of(share, figures)) for name, share in waited]
+    waited = [item for item in stalls.items() if item[0] != ISSUING][:STALLS_SHOWN]
+    taken = samples(figures)
+    shown = [(name, share(part, standard_error(part, taken))) for name, part in waited]
     return [
         doc.table("figures", FIGURES, [(key, figures.get(key)) for key in SHOWN]),
         *marked(figures),
@@ -217,32 +220,8 @@ def limited(limiters: Sequence[str]) -> str:
     return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
 
 
-def share_of(value: float, figures: Mapping[str, Figure]) -> str:
-    """A share of all samples of a capture, with its standard error."""
-    return share(value, standard_error(value, samples(figures)))
-
-
-def figure_value(figure: Figure | None) -> str:
-    return with_mark(figure.value, figure.unit) if figure else ABSENT
-
-
-def figure_text(figure: Figure | None) -> str:
-    return f"{figure_value(figure)} {unit_shown(figure.unit)}".strip() if figure else ABSENT
-
-
-def with_mark(value: float | None, unit: str) -> str:
-    """A quantity without its unit; a share that cannot be has a mark."""
-    return quantity(value, unit) + " *" * is_impossible(value, unit)
-
-
-def is_impossible(value: float | None, unit: str) -> bool:
-    return value is not None and unit == "%" and value >= 100.5
-
-
-IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
-
-
 def stall_words(name: str) -> str:
+    """A stall reason in words; empty for none."""
     if name == UNSAMPLED:
         return "not sampled"
     return "issuing, not stalled" if name == ISSUING else stall_label(name)
@@ -263,19 +242,14 @@ def bottleneck(limit: Bottleneck) -> doc.Text:
     is_rated = math.isfinite(limit.estimated_speedup_pct)
     text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {SCOPES.get(limit.scope, '')}"
     value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
+    part = f", {percent(limit.part)} of the durations"
+    kernel = (" in ", doc.code(limit.kernel), part) if limit.part < 1 else ()  # one of several
     return doc.line(
         doc.strong(limit.title),
-        of_several(limit),
+        *kernel,
         f": {limit.metric}{value}; {text if is_rated else 'no estimate'}",
         hot_line(limit),
     )
-
-
-def of_several(limit: Bottleneck) -> doc.Text:
-    """Return which kernel, where a call has several."""
-    if limit.part >= 1:
-        return ()
-    return doc.line(" in ", doc.code(limit.kernel), f", {percent(limit.part)} of the durations")
 
 
 def hot_line(limit: Bottleneck) -> doc.Text:
@@ -299,20 +273,11 @@ def account(pair: Comparison) -> list[doc.Block]:
     """All of a comparison, for a terminal."""
     blocks: list[doc.Block] = []
     if pair.decomposition:
-        factors = pair.decomposition
-        blocks.append(
-            doc.paragraph(f"Against {pair.before}: {equation(factors)}, {durations(factors)}")
-        )
+        factors = f"{equation(pair.decomposition)}, {durations(pair.decomposition)}"
+        blocks.append(doc.paragraph(f"Against {pair.before}: {factors}"))
     if times := stall_table(pair):
         blocks.append(times)
-    blocks.append(counter_table(counters(pair), (pair.before, pair.after)))
-    if pair.largest_changes.launch:
-        blocks.append(doc.paragraph(f"Launch: {launch_parameters(pair)}."))
-    return blocks
-
-
-def durations(parts: SpeedupFactors) -> str:
-    return f"{number(parts.microseconds_before)} to {number(parts.microseconds_after)} µs under ncu"
+    return [*blocks, *moved(pair, (pair.before, pair.after))]
 
 
 STALLS_COMPARED = 6
@@ -328,7 +293,7 @@ def stall_table(pair: Comparison) -> doc.Table | None:
     top, rest = times[:STALLS_COMPARED], times[STALLS_COMPARED:]
     rows = [*top, *[_sum("other", rest)] * bool(rest), _sum("", times)]
     fields: list[doc.Field[StallTime]] = [
-        doc.Field("reason", "warp state", lambda t: _reason(t.reason)),
+        doc.Field("reason", "warp state", lambda t: stall_words(t.reason) or "all (the duration)"),
         doc.numeric("before", pair.before, lambda t: number(t.before), unit="µs"),
         doc.numeric("after", pair.after, lambda t: number(t.after), unit="µs"),
         doc.numeric("change", "change", lambda t: signed(t.change), unit="µs"),
@@ -340,12 +305,30 @@ def _sum(name: str, times: Sequence[StallTime]) -> StallTime:
     return StallTime(name, added(t.before for t in times), added(t.after for t in times))
 
 
-def _reason(name: str) -> str:
-    return stall_words(name) if name else "all (the duration)"
-
-
-MOST_COUNTERS, LEAST_COUNTERS = 5, 3
+MOST_COUNTERS, LEAST_COUNTERS, MOST_STALLS = 5, 3, 3
 LARGE = 0.1  # of the logarithm of a factor that has a counter of its own
+PCSAMP = "smsp__pcsamp_warps_issue_stalled_"
+UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
+
+
+def moved(
+    pair: Comparison, names: tuple[str, str], *, with_stalls: bool = False
+) -> list[doc.Block]:
+    """The counters that explain a change, ``with_stalls`` also the stall reasons whose time changed
+    most, and the launch parameters that changed.
+    """
+    waits = [t for t in pair.stall_microseconds if t.reason not in (ISSUING, UNSAMPLED)]
+    stalls = [
+        FigurePair(f"stall: {stall_words(t.reason)}", t.before, t.after, "µs", PCSAMP + t.reason)
+        for t in waits[: MOST_STALLS * with_stalls]
+    ]
+    parameters = [
+        f"{within(m.label)} {_exact(m.before)} to {_exact(m.after)}"
+        f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
+        for m in pair.largest_changes.launch
+    ]
+    launch = [doc.paragraph(f"Launch: {', '.join(parameters)}.")] if parameters else []
+    return [counter_table([*counters(pair), *stalls], names), *launch]
 
 
 def counters(pair: Comparison) -> list[FigurePair]:
@@ -409,18 +392,6 @@ def counter_table(
     return doc.table(name, fields, shown)
 
 
-UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
-
-
-def launch_parameters(pair: Comparison) -> str:
-    """The launch parameters that changed, in a line."""
-    return ", ".join(
-        f"{within(m.label)} {_exact(m.before)} to {_exact(m.after)}"
-        f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
-        for m in pair.largest_changes.launch
-    )
-
-
 def _exact(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else number(value)
 
@@ -447,9 +418,9 @@ def timeline(call: CallTimeline, time: Time | None = None) -> list[doc.Block]:
     """The figures of a call. ``time`` is that of one where nothing traced it."""
     beside = ""
     if time and time.value:
-        ratio = call.span_us / time.value
-        beside = f", {factor(ratio)} its time between kernels, {microseconds(time.value)}"
-        beside += ": tracing slows it, so distrust gaps and tails" if ratio > SLOWED else ""
+        slowed = call.span_us / time.value
+        beside = f", {factor(slowed)} its time between kernels, {microseconds(time.value)}"
+        beside += ": tracing slows it, so distrust gaps and tails" if slowed > SLOWED else ""
     first = doc.paragraph(f"Timeline: {microseconds(call.span_us)} while traced{beside}.")
     return [first, *traced(call.launches, [fault.why for fault in faults(call)])]
 
