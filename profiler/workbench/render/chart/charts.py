@@ -206,17 +206,17 @@ def over_sizes(canvas: svg.Canvas, ablation: Ablation) -> float:
     return bottom + 24
 
 
-NAMED, NAMES_R, NAME_LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
+NAMED, NAMES, NAME_LINE = 12, 260.0, 16.0  # the most names, the width and the height of one
 ROOF, MEASURED = svg.Stroke("ink", 1.6), svg.Stroke("ink", 0.9, "6 3")
 DROP, LEADER = svg.Stroke("muted", 0.8, "2 3"), svg.Stroke("muted", 0.6)
-PATH_R, REFERENCE_SIGN = svg.Stroke("step", 1.5), svg.SIGNS[doc.Marking.REFERENCE]
 NO_ARITHMETIC = "no floating-point arithmetic: the tables have the shares of bandwidth"
 TERA = 1e12
 WORDS = {
-    each: f"step, {each}"
-    for each in (doc.Marking.KEPT, doc.Marking.REJECTED, doc.Marking.INCONCLUSIVE)
+    svg.KEPT: "step, kept",
+    svg.REJECTED: "step, rejected",
+    svg.INCONCLUSIVE: "step, inconclusive",
+    svg.REFERENCE: "reference",
 }
-WORDS[doc.Marking.REFERENCE] = "reference"
 
 
 class Roof(NamedTuple):
@@ -319,7 +319,7 @@ def under_roofs(
     """
     widest = max((svg.text_width(mark.text, svg.TEXT, bold=True) for mark in named), default=0.0)
     right = canvas.right
-    left = right - min(canvas.most(NAMES_R), widest + 6)
+    left = right - min(canvas.most(NAMES), widest + 6)
     nominal, reached = [r.rate for r in drawn], [r.measured or r.rate for r in drawn]
     xs, ys = [mark.at[0] for mark in marks], [mark.at[1] for mark in marks]
     for rise, *rates in (nominal, reached):
@@ -336,7 +336,7 @@ def under_roofs(
     for line in dashed:
         canvas.line(line, MEASURED)
     if path:
-        canvas.line([places[name] for name in path], PATH_R)
+        canvas.line([places[name] for name in path], PATH)
     for mark in marks:
         if mark not in named:
             canvas.sign(places[mark.name], mark.sign, mark.text, 7)
@@ -345,12 +345,11 @@ def under_roofs(
         place = (left, leader[-1][1] + 0.35 * svg.TEXT)
         fits = svg.text_width(mark.text, svg.TEXT, bold=True) <= right - left
         text = mark.text if fits else mark.name
-        canvas.name(place, text, right - left, strong=mark.sign != REFERENCE_SIGN)
+        canvas.name(place, text, right - left, strong=mark.sign != svg.REFERENCE)
         canvas.sign(leader[0], mark.sign, mark.text)
     signs = {mark.sign for mark in marks}
-    entries: list[tuple[str, svg.Look]] = []
-    entries += [(WORDS[each], svg.SIGNS[each]) for each in WORDS if svg.SIGNS[each] in signs]
-    entries += [("the steps to the best version", PATH_R)] * (len(path) > 1)
+    entries: list[tuple[str, svg.Look]] = [(WORDS[sign], sign) for sign in WORDS if sign in signs]
+    entries += [("the steps to the best version", PATH)] * (len(path) > 1)
     entries += [("measured on this model (in brackets)", MEASURED)] * bool(dashed)
     entries += [(roof.text, ROOF) for roof in drawn if canvas.narrow]
     return canvas.legend(entries, plot.y.start + 44)
@@ -462,7 +461,7 @@ def _flow(figures: Figures, keys: tuple[str, ...], other: str) -> tuple[str, flo
     return text, None if noise or time is None else moved / time.value
 
 
-NAMES, NUMBER = 260.0, svg.SMALL  # the most that names take, and the size of numbers
+NUMBER = svg.SMALL  # the size of numbers
 BAR, PAIR_GAP = 18.0, 7.0  # a bar, and over and under a pair
 MOST = 10  # reasons that a chart tells apart; it sums the rest
 OTHER, OTHER_FILL = "other", "grey"

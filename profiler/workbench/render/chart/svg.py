@@ -96,13 +96,14 @@ Look: TypeAlias = Sign | Stroke | str  # in a legend; a string is a fill
 GRID, AXIS = Stroke("faint", 0.8), Stroke("muted", 0.8)
 KEPT, REJECTED = Sign("circle", "step"), Sign("circle", "rejected", filled=False)
 INCONCLUSIVE = Sign("square", "rejected", filled=False, size=11)
+REFERENCE = Sign("diamond", "reference", size=14)
 SIGNS = {
     doc.Marking.BASELINE: KEPT,
     doc.Marking.KEPT: KEPT,
     doc.Marking.REJECTED: REJECTED,
     doc.Marking.INCONCLUSIVE: INCONCLUSIVE,
     doc.Marking.PLAIN: INCONCLUSIVE,
-    doc.Marking.REFERENCE: Sign("diamond", "reference", size=14),
+    doc.Marking.REFERENCE: REFERENCE,
 }
 
 
@@ -155,6 +156,14 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
     return places
 
 
+def even(low: float, high: float, most: int, digits: Sequence[float]) -> list[float]:
+    """Return up to about ``most`` multiples of one of the ``digits`` times a power of ten."""
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(digit * power for digit in digits if digit * power >= rough)
+    return [round(n * step, 12) for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
 class Log(NamedTuple):
     """A logarithmic axis on which ``low`` stands at ``start`` and ``high`` at ``end``."""
 
@@ -171,11 +180,7 @@ class Log(NamedTuple):
         """Return up to ``most`` even steps; in a wide range powers of ten, or 1, 2 and 5 of them"""
         span = self.high / self.low
         if span < 5:
-            rough = (self.high - self.low) / most
-            power = 10.0 ** math.floor(math.log10(rough))
-            step = next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= rough)
-            first, last = math.ceil(self.low / step), math.floor(self.high / step)
-            return [round(n * step, 12) for n in range(first, last + 1)]
+            return even(self.low, self.high, most, (1, 2, 2.5, 5, 10))
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         digits = (1, 2, 5) if span < 100 else (1,)
         ticks = [digit * 10.0**power for power in powers for digit in digits]
@@ -193,9 +198,7 @@ class Linear(NamedTuple):
         return self.start + value / self.high * (self.end - self.start)
 
     def ticks(self, most: int) -> list[float]:
-        power = 10.0 ** math.floor(math.log10(self.high / most))
-        step = next(n * power for n in (1, 2, 5, 10) if n * power >= self.high / most)
-        return [round(n * step, 12) for n in range(math.floor(self.high / step) + 1)]
+        return even(0.0, self.high, most, (1, 2, 5, 10))
 
 
 class Plot(NamedTuple):
