@@ -51,7 +51,7 @@ CHANGES = """## Kinds of change
 The `kind` of a step in `ablation.toml`. `workbench advise` explains those that it proposes.
 
 """
-PACKAGES = ("app", "derive", "judge", "ncu", "render", "run.repository")  # with records of JSON
+PACKAGES = ("app", "cli", "derive", "judge", "ncu", "render", "run.repository")  # with records
 OBJECTS = {"Advice", "Build", "Check", "Data", "GraphNode", "Place"}  # not listed
 LADDER = {
     "": LadderFile,
