@@ -385,7 +385,7 @@ COMPARED_HERE = {
     "correctness.mark_of = lambda inputs: 0\n",
     "messages": "from workbench.run.worker import checking\n"
     "checking.CheckPipes.answer = lambda self, name, *given: self.callers[name].send_bytes(\n"
-    '    b\'{"type":"Ended","made":{"touched":"","mark":0}}\')\n',
+    '    b\'{"type":"CallsMade","touched":"","mark":0}\')\n',
     "nonsense": "from workbench.run.worker import checking\n"
     "checking.CheckPipes.answer = lambda self, name, *given: self.callers[name].send_bytes(b'x')\n",
     "gaps": "from workbench.run.worker import checking\n"

@@ -31,7 +31,6 @@ from workbench.run.compilation import (
     sources_of,
     worker_stopped,
 )
-from workbench.run.machine import gpus
 from workbench.run.process import Worker, WorkerEnd, run_worker
 from workbench.run.protocol import (
     Built,
@@ -52,7 +51,7 @@ from workbench.run.protocol import (
     write_calls,
 )
 from workbench.run.recording import Recorder
-from workbench.study.config import Config, TimingSettings
+from workbench.study.config import Config
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Study
 from workbench.study.sources import source_files
@@ -139,27 +138,6 @@ def variants_job(
         waits=waits,
         derived=study.derived,
         known=plan.known,
-    )
-
-
-def sessions_job(study: Study, plan: Plan, settings: TimingSettings) -> SessionsJob:
-    ladder = study.ladder
-    primary = (ladder.primary_reference,) if ladder.primary_reference else ()
-    return SessionsJob(
-        study=study.name,
-        shape=plan.shape,
-        params=params_of(study, plan.timed),
-        sources=sources_of(study, plan.timed),
-        references=tuple(reference.name for reference in ladder.references),
-        references_alone=settings.references_alone,
-        referee=settings.referee,
-        controls=(ladder.steps[0].variant, *primary),
-        sessions=settings.sessions,
-        instances=settings.instances,
-        rounds=settings.rounds,
-        graph_microseconds=settings.graph_microseconds,
-        derived=study.derived,
-        gpus=tuple(gpus()),
     )
 
 
@@ -264,8 +242,26 @@ class Measurement:
 
     def start_sessions(self) -> Worker:
         """Start the process that forks the sessions; it waits for its turn."""
-        job = sessions_job(self.study, self.plan, self.config.timing)
-        return self.start("timing", structs.replace(job, by_referee=self.recorder.by_referee))
+        study, ladder, settings = self.study, self.study.ladder, self.config.timing
+        primary = (ladder.primary_reference,) if ladder.primary_reference else ()
+        job = SessionsJob(
+            study=study.name,
+            shape=self.plan.shape,
+            params=params_of(study, self.plan.timed),
+            sources=sources_of(study, self.plan.timed),
+            references=tuple(reference.name for reference in ladder.references),
+            references_alone=settings.references_alone,
+            referee=settings.referee,
+            by_referee=self.recorder.by_referee,
+            controls=(ladder.steps[0].variant, *primary),
+            sessions=settings.sessions,
+            instances=settings.instances,
+            rounds=settings.rounds,
+            graph_microseconds=settings.graph_microseconds,
+            derived=study.derived,
+            gpus=tuple(machine.gpus()),
+        )
+        return self.start("timing", job)
 
     def time(self) -> None:
         """Time the variants in sessions, and in further ones while a verdict is open. All sessions

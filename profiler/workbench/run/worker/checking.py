@@ -59,10 +59,6 @@ class CallsRefused(msgspec.Struct, frozen=True, tag=True):
     unsupported: bool
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
-    made: CallsMade
-
-
 class Showing(msgspec.Struct, frozen=True, tag=True):
     """The outputs of a call, whose bytes lie in the memory until they are taken."""
 
@@ -183,10 +179,10 @@ class CheckPipes:
             if not self.heard(name):  # it could not be taken, so that the check has failed
                 os._exit(0)
 
-        answer: CallsRefused | Ended
+        answer: CallsRefused | CallsMade
         handed: Inputs = self.memory.get(draw.handed).tensors if draw.handed else {}
         try:
-            answer = Ended(calls(draw.kind, draw.seed, handed, draw.alone, show))
+            answer = calls(draw.kind, draw.seed, handed, draw.alone, show)
         except NoResult as error:
             answer = CallsRefused(error.message, error.hint, unsupported=False)
         except NotImplementedError as error:
@@ -215,15 +211,15 @@ class CheckPipes:
         contents = self.memory.put(Outputs(dict(handed), frozenset())) if handed else None
         with self.waiting():
             pipe.send_bytes(msgspec.json.encode(Draw(shape, kind, seed, alone, contents)))
-            while isinstance(answer := received(pipe, Showing | Ended | CallsRefused), Showing):
+            while isinstance(answer := received(pipe, Showing | CallsMade | CallsRefused), Showing):
                 try:
                     take(self.memory.get(answer.revealed))
                 except Exception:
                     self.end(name)  # what it would show next is nobody's answer
                     raise
                 pipe.send_bytes(b"taken")
-        if isinstance(answer, Ended):
-            return answer.made
+        if isinstance(answer, CallsMade):
+            return answer
         if answer.unsupported:
             raise NotImplementedError(answer.why)
         raise NoResult(answer.why, hint=answer.hint)

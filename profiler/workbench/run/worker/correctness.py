@@ -117,7 +117,7 @@ class ShownCalls:
             self.in_graph = outputs if other else None
 
 
-class CallsMade(msgspec.Struct, frozen=True):
+class CallsMade(msgspec.Struct, frozen=True, tag=True):
     """The input, or the memory around one, that is not what it was, "" for none; and the mark of
     all inputs.
     """

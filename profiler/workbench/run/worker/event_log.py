@@ -231,30 +231,20 @@ def _nvcc(error: BaseException) -> tuple[str, str] | None:
     return f"nvcc cannot compile {file}:{line}: {why}", "fix this line"
 
 
-def _memory(error: BaseException) -> tuple[str, str] | None:
-    """torch's own text ends in advice on its allocator."""
-    if type(error).__name__ != "OutOfMemoryError":
-        return None
-    first = str(error).strip().partition(". GPU")[0]
-    return f"{first}{_at(place(error))}", (
-        "a session holds four draws of the inputs, and of every variant inputs, outputs and what "
-        "its graphs keep: measure fewer variants at once, or a smaller shape"
-    )
+def _call(error: BaseException) -> tuple[str, str] | None:
+    """Errors of torch, cuda.core and CuPy when they are called."""
+    if type(error).__name__ == "OutOfMemoryError":  # its own text ends in advice on the allocator
+        first = str(error).strip().partition(". GPU")[0]
+        return f"{first}{_at(place(error))}", (
+            "a session holds four draws of the inputs, and of every variant inputs, outputs and "
+            "what its graphs keep: measure fewer variants at once, or a smaller shape"
+        )
+    if type(error).__name__ == "DynamicLibNotFoundError":
+        return "needs a GPU: there is no NVIDIA driver here", "try it where there is one"
+    if "Unsupported type <class 'torch" in str(error):
+        hint = "try a function with return torch.from_dlpack(NAME(cupy.from_dlpack(x)))"
+        return f"CuPy takes no tensor of torch{_at(place(error))}", f"{hint}; {STREAM_HINT}"
+    return None
 
 
-def _driver(error: BaseException) -> tuple[str, str] | None:
-    """A kernel launched where there is no GPU."""
-    if type(error).__name__ != "DynamicLibNotFoundError":
-        return None
-    return "needs a GPU: there is no NVIDIA driver here", "try it where there is one"
-
-
-def _cupy(error: BaseException) -> tuple[str, str] | None:
-    """A function that takes arrays of CuPy, and was called with tensors of torch."""
-    if "Unsupported type <class 'torch" not in str(error):
-        return None
-    hint = "try a function with return torch.from_dlpack(NAME(cupy.from_dlpack(x)))"
-    return f"CuPy takes no tensor of torch{_at(place(error))}", f"{hint}; {STREAM_HINT}"
-
-
-SAYS = (_package, _triton, _nvcc, _memory, _driver, _cupy)
+SAYS = (_package, _triton, _nvcc, _call)

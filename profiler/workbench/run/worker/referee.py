@@ -106,7 +106,9 @@ class GatedReplay(NamedTuple):
 
 @dataclass
 class GatedProcess:
-    """A process that replays graphs, as the referee sees it."""
+    """A process that replays graphs, as the referee sees it. An executor's graph has so many
+    ``calls``, and the auditor's with the number ``bare`` has none of them.
+    """
 
     page: Page
     pipe: Connection
@@ -114,6 +116,8 @@ class GatedProcess:
     parent: Parent
     posted: int = 0
     opened: int = 0
+    calls: int = 0
+    bare: int = 0
     made: list[GatedReplay] = field(default_factory=list)
 
     def until(self, word: int, least: int, seconds: float) -> int:
@@ -243,16 +247,6 @@ def error_of(times: Sequence[float]) -> float:
     return MAD * median(abs(t - middle) for t in times) / math.sqrt(len(times))
 
 
-@dataclass
-class RefereedVariant:
-    """A variant in its executor, and the number of its bare graph in the auditor."""
-
-    variant: str
-    executor: GatedProcess
-    calls: int
-    bare: int
-
-
 class Referee:
     """It judges the variants of one job at one shape, each beside the ``anchor``: the primary
     reference or, where there is none, the first step.
@@ -284,7 +278,7 @@ class Referee:
             try:
                 self.auditor, self.copies = stack.enter_context(self.started(self.audit_process)), 0
                 current(self.anchor)
-                anchor = stack.enter_context(self.side(self.anchor))
+                anchor = stack.enter_context(self.executor(self.anchor))
                 audited = self.audited(anchor, warm=True)
                 if audited.why:
                     raise Lost(audited.why)
@@ -298,32 +292,32 @@ class Referee:
                 name = left.pop(0)
                 current(name)
                 try:
-                    with self.side(name) as side:
-                        yield self.witness(side, anchor)
+                    with self.executor(name) as executor:
+                        yield self.witness(name, executor, anchor)
                 except Lied as error:
                     yield Witness(variant=name, anchor=self.anchor, why=error.message)
                 except Lost as error:
                     yield Witness(variant=name, anchor=self.anchor, unmeasured=error.message)
 
-    def are_there(self, anchor: RefereedVariant) -> bool:
+    def are_there(self, anchor: GatedProcess) -> bool:
         try:
             self.auditor.replay(anchor.bare)
-            anchor.executor.replay(0)
+            anchor.replay(0)
         except Lost:
             return False
         return True
 
-    def witness(self, side: RefereedVariant, anchor: RefereedVariant) -> Witness:
-        ours, theirs = self.times(side, anchor)
-        time_us, error = ours.call(side.calls)
+    def witness(self, variant: str, executor: GatedProcess, anchor: GatedProcess) -> Witness:
+        ours, theirs = self.times(executor, anchor)
+        time_us, error = ours.call(executor.calls)
         anchor_us, anchor_error = theirs.call(anchor.calls)
-        audited = self.audited(side)
+        audited = self.audited(executor)
         is_timed = time_us > 0 and anchor_us > 0
         witness = Witness(
-            variant=side.variant,
+            variant=variant,
             anchor=self.anchor,
-            calls=side.calls,
-            replays=len(side.executor.made),
+            calls=executor.calls,
+            replays=len(executor.made),
             microseconds=round(time_us, 4) if is_timed else None,
             anchor_microseconds=round(anchor_us, 4) if is_timed else None,
             deviation=round(math.hypot(error / time_us, anchor_error / anchor_us), 5)
@@ -333,14 +327,14 @@ class Referee:
         return with_audits(witness, audited)
 
     def times(
-        self, side: RefereedVariant, anchor: RefereedVariant
+        self, executor: GatedProcess, anchor: GatedProcess
     ) -> tuple[ReplayTimes, ReplayTimes]:
         """Time them again where the referee was interrupted too often: whoever does that to the
         replays of others has a short time, and a busy machine often does it for a moment. Raises
         Lost after so many ``TRIES``.
         """
         for _ in range(TRIES):
-            ours, theirs = self.times_once(side, anchor)
+            ours, theirs = self.times_once(executor, anchor)
             why = interrupted((ours, theirs))
             if not why:
                 for times in kinds_of((ours, theirs)):
@@ -349,7 +343,7 @@ class Referee:
         raise Lost(f"the referee was interrupted {why}, and {TRIES - 1} times before")
 
     def times_once(
-        self, side: RefereedVariant, anchor: RefereedVariant
+        self, executor: GatedProcess, anchor: GatedProcess
     ) -> tuple[ReplayTimes, ReplayTimes]:
         """Time replays of all kinds in random order; of one that was interrupted, NaN. Of few
         replays most soon are by chance: then there are more.
@@ -361,9 +355,9 @@ class Referee:
         ):
             graph = number % INSTANCES
             turns: list[tuple[GatedProcess, int, list[float]]] = [
-                (side.executor, graph, ours.variant[graph]),
-                (anchor.executor, graph, theirs.variant[graph]),
-                (self.auditor, side.bare, ours.bare),
+                (executor, graph, ours.variant[graph]),
+                (anchor, graph, theirs.variant[graph]),
+                (self.auditor, executor.bare, ours.bare),
                 (self.auditor, anchor.bare, theirs.bare),
             ]
             for remote, place, times in random.SystemRandom().sample(turns, len(turns)):
@@ -379,23 +373,24 @@ class Referee:
             return rounds >= INSTANCES
         return rounds >= MOST_ROUNDS or (rounds >= FEWEST_ROUNDS and seconds > TIMING_SECONDS)
 
-    def audited(self, side: RefereedVariant, warm: bool = False) -> Audited:
+    def audited(self, executor: GatedProcess, warm: bool = False) -> Audited:
         """What the auditor finds, of calls that are drawn now."""
         if warm:
             for graph in range(INSTANCES):
-                side.executor.replay(graph)
-        executor, made, draw = side.executor, side.executor.made, random.SystemRandom()
+                executor.replay(graph)
+        made, draw = executor.made, random.SystemRandom()
         executor.command(gated.REVEAL)
         revealed = decoded(executor.received(most=MOST_TOLD), Revealed)
         memory = [executor.received() for _ in revealed.layouts]
         executor.finished()
         drawn = [
-            (draw.randrange(len(made)), draw.randrange(side.calls + 1)) for _ in range(MOST_DRAWN)
+            (draw.randrange(len(made)), draw.randrange(executor.calls + 1))
+            for _ in range(MOST_DRAWN)
         ]
         told = tuple(each.secret for each in made)
         size = len(made), ROWS_OF_SUMS, SUMMED + 1
         sums = np.frombuffer(b"".join(each.sums for each in made), np.float64).reshape(size)
-        answer = self.ask(Claims(side.calls, told, sums, drawn, revealed, memory))
+        answer = self.ask(Claims(executor.calls, told, sums, drawn, revealed, memory))
         assert isinstance(answer, Audited)
         return answer
 
@@ -413,20 +408,21 @@ class Referee:
         return answer
 
     @contextmanager
-    def side(self, variant: str) -> Iterator[RefereedVariant]:
+    def executor(self, variant: str) -> Iterator[GatedProcess]:
         with self.started(partial(self.execute, variant)) as executor:
             if not self.copies:  # the first executor begins beside the auditor
                 self.auditor.until(gated.STATE, gated.READY, BUILD_SECONDS)
                 self.copies = self.auditor.received_object()
             executor.pipe.send(self.copies)
             executor.until(gated.STATE, gated.READY, BUILD_SECONDS)
-            calls = executor.page.words[gated.CALLS]
+            executor.calls = calls = executor.page.words[gated.CALLS]
             if not 0 < calls <= MOST_CALLS:
                 raise Lied(f"it says that its graph has {calls} calls")
             told = decoded(executor.received(most=MOST_TOLD), LaunchedGraphs)
             bare = self.ask(Bare(told, calls))
             assert isinstance(bare, int)
-            yield RefereedVariant(variant, executor, calls, bare)
+            executor.bare = bare
+            yield executor
 
     @contextmanager
     def started(self, work: Callable[[Page, Connection], None]) -> Iterator[GatedProcess]:

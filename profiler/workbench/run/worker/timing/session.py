@@ -96,13 +96,12 @@ class TimingProcess:
         cool: bool = False,
     ) -> None:
         """``cool``: the last session of these variants never ran into the power limit."""
-        self.job, self.study, self.cool = job, study, cool
-        self.shape = study.shapes[job.shape]
+        self.job, self.cool = job, cool
         self.fail, self.current, self.heard = fail, current, heard
         self.wanted = job.rounds
         self.round = Round(session=0, alone=False, number=0, rounds=job.rounds)
         gpu = TimedGpu()
-        inputs = Neighbours(gpu, study, self.shape)
+        inputs = Neighbours(gpu, study, study.shapes[job.shape])
         self.setup = SessionSetup(gpu, loader, inputs, job.graph_microseconds)
         self.instances: list[Instance] = []
         self.out: set[str] = set()
