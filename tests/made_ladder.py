@@ -10,8 +10,8 @@ import dataclasses
 from typing import Any
 
 from answers import not_none
-from workbench.derive.factors import Factor, FigureChange, LargestChanges, SpeedupFactors
-from workbench.derive.figures import Figure, StallTime, stall_label
+from workbench.derive.factors import Factor, LargestChanges, SpeedupFactors
+from workbench.derive.figures import Figure, StallTime
 from workbench.derive.rooflines import LevelPoint, Peaks, Point
 from workbench.derive.speedup import Ratio, Time
 from workbench.judge.bottlenecks import Bottleneck, HotLine
@@ -19,13 +19,12 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, Gate, finding
 from workbench.judge.gates import Accuracy
 from workbench.judge.ladder import Ablation
-from workbench.judge.predictions import PredictionOutcome
 from workbench.judge.provenance import EvidenceEnvironment
 from workbench.judge.rows import InRegime, Row, ShapeLadder, best_of
-from workbench.judge.session_checks import Control, Interference, TimingFacts
-from workbench.study.model import Prediction, Step
+from workbench.judge.session_checks import TimingFacts
+from workbench.study.model import Step
 from workbench.study.values import Work
-from workbench.words import GateState, Origin, PredictionResult, Regime, Role, Status, Verdict
+from workbench.words import GateState, Origin, Regime, Role, Status, Verdict
 
 CURRENT = dict.fromkeys(("build", "check", "timing", "capture"), Status.CURRENT)
 SHAPE = "b2h8s512d64"
@@ -49,13 +48,12 @@ def time(value: float, regime: Regime = Regime.CHAINED) -> Time:
         regime=regime,
         sessions=SESSIONS,
         instances=SESSIONS * INSTANCES,
-        sm_clock_mhz=1980.0,
     )
 
 
 def regimes(microseconds: float, parent: float | None = None) -> dict[Regime, InRegime]:
-    """Ratios are the same in all of them; behind itself it takes 0.9 of the chained time."""
-    times = {Regime.CHAINED: 1.0, Regime.BACK_TO_BACK: 0.9, Regime.COLD: 1.5}
+    """Ratios are the same in both of them."""
+    times = {Regime.CHAINED: 1.0, Regime.COLD: 1.5}
     return {
         regime: InRegime(
             microseconds=time(microseconds * slower, regime),
@@ -98,79 +96,44 @@ def point(microseconds: float, intensity: float = 400.0, *, tensor: bool = False
         limit=limit,
         share_of_arithmetic_peak=rate / compute,
         levels=levels,
-        tensor_type="fp16" if tensor else "",
     )
 
 
 def comparison(before: str, after: str, old: float, new: float) -> Comparison:
     """Of two durations in microseconds under ncu: all of the change is fewer instructions."""
     gain = old / new
-    busiest = "Share of the time that the busiest SM is active"
     executed = "smsp__inst_executed.sum"
     instructions = ("Warp instructions per scheduler", "inst", 1000.0, 1000.0 / gain, gain)
     factors = (
         Factor("instructions", *instructions, executed),
-        Factor("issue_rate", "Issue rate while active", "inst/cycle", 0.5, 0.5, 1.0, "rate"),
-        Factor("balance", "Load balance over the SMs", "%", 95.0, 95.0, 1.0, "balance"),
-        Factor("busiest", busiest, "%", 94.0, 94.0, 1.0, "busiest"),
         Factor("clock", "Clock", "GHz", 1.98, 1.98, 1.0, "clock"),
     )
     times = (
         StallTime("long_scoreboard", 0.7 * old, 0.4 * new),
         StallTime("selected", 0.3 * old, 0.6 * new),
     )
-    move = FigureChange(
-        figure="warp_instructions",
-        label="Warp instructions",
-        before=64.0,
-        after=64.0 / gain,
-        unit="M",
-        metric=executed,
-        surprise=50.0,
-        part=1.0,
-    )
     return Comparison(
         before=before,
         after=after,
         decomposition=SpeedupFactors(old, new, gain, factors),
         stall_microseconds=times,
-        largest_changes=LargestChanges((move,), ()),
+        largest_changes=LargestChanges((), ()),
     )
 
 
-def figures(microseconds: float, stalls: dict[str, float]) -> dict[str, Figure]:
-    plain = [
-        ("duration", "Duration under ncu", microseconds * 1.5, "µs", "lower"),
-        ("sm_clock", "SM clock", 1.98, "GHz", ""),
-        ("dram_bandwidth", "DRAM bandwidth", 2000 / microseconds, "GB/s", "higher"),
-        ("dram_pct", "DRAM throughput", 41.6 / microseconds, "% of peak", "higher"),
-        ("achieved_occupancy", "Achieved occupancy", 6.25, "%", ""),
-        ("l2_hit", "L2 hit rate", 90.0, "%", "higher"),
-        ("issue_active", "Issue rate", 77 / microseconds, "inst/cycle", "higher"),
-        ("warp_instructions", "Warp instructions", 0.1 * microseconds, "M", "lower"),
-        ("registers", "Registers per thread", 167.0, "register", "lower"),
-        ("shared_conflicts", "Shared memory bank conflicts", 0.0, "M", "lower"),
-    ]
-    found = {
-        k: Figure(k, label, value, unit, f"ncu__{k}.sum", better)
-        for k, label, value, unit, better in plain
+def figures(microseconds: float) -> dict[str, Figure]:
+    return {
+        "duration": Figure("duration", "Duration", 1.5 * microseconds, "µs", "ncu__d", "lower"),
+        "achieved_occupancy": Figure("achieved_occupancy", "Occupancy", 6.25, "%", "ncu__o"),
     }
-    for reason, share in stalls.items():
-        key, label = f"stall.{reason}", f"Stall: {stall_label(reason)}"
-        found[key] = Figure(key, label, 100 * share, "% of samples", f"ncu__{reason}", "lower")
-    return found
 
 
 def bottleneck(title: str = "Long Scoreboard Stalls", file: str = "baseline.cu") -> Bottleneck:
     line = HotLine(f"/workbench/kernels/attention/{file}", 30, "long_scoreboard", 0.71)
     return Bottleneck(
         title=title,
-        rule="CPIStall",
-        metric="smsp__issue_active.avg.per_cycle_active",
-        value=0.12,
         estimated_speedup_pct=75.1,
         scope="global",
-        kernel="attention_forward",
         part=1.0,
         hot_line=line,
     )
@@ -183,9 +146,7 @@ def stall_mix(microseconds: float) -> dict[str, float]:
     return {
         "long_scoreboard": waiting,
         "selected": 0.5 * rest,
-        "wait": 0.3 * rest,
-        "barrier": 0.15 * rest,
-        "short_scoreboard": 0.05 * rest,
+        "wait": 0.5 * rest,
     }
 
 
@@ -194,10 +155,7 @@ def step(variant: str, parent: str | None) -> Step:
         variant,
         parent,
         f"key change of {variant}",
-        bottleneck=f"what held {parent} back",
-        rationale=f"why {variant} should help",
         lesson=f"what {variant} taught",
-        predictions=(Prediction("time", (0.25, 0.5), None),),
     )
 
 
@@ -214,9 +172,8 @@ def measured(
         status=Status.CURRENT,
         regimes=regimes(microseconds),
         accuracy=Accuracy(times_reference=1.25, shape=SHAPE),
-        figures=figures(microseconds, stalls),
+        figures=figures(microseconds),
         stalls=stalls,
-        occupancy_limiters=("registers",),
         bottlenecks=(bottleneck(file=f"{variant}.cu"),),
         roofline=point(microseconds * 1.5, intensity, tensor=tensor),
         capture=CAPTURE,
@@ -234,10 +191,7 @@ def saying(text: str) -> Finding:
     return finding("stopped", text, text=text)
 
 
-GATES = (
-    Gate("correct", GateState.PASSED, saying("max error 0.00041 over 3 shapes")),
-    Gate("compiler", GateState.PASSED, saying("no warning, no spill")),
-)
+GATES = (Gate("correct", GateState.PASSED, saying("max error 0.00041 over 3 shapes")),)
 
 
 def baseline(microseconds: float = BASELINE_US) -> Row:
@@ -266,17 +220,6 @@ def judged(row: Row, parent: Row) -> Row:
         deciding_speedup=over,
         gates=(*GATES, Gate("faster", GateState.PASSED if kept else GateState.FAILED, saying(why))),
         verdict=Verdict.KEPT if kept else Verdict.SLOWER,
-        predictions=(
-            PredictionOutcome(
-                figure="time",
-                label="Time",
-                unit="µs",
-                expected="0.25 to 0.5x",
-                before=old,
-                after=new,
-                result=PredictionResult.CONFIRMED if kept else PredictionResult.REFUTED,
-            ),
-        ),
         against_parent=comparison(parent.variant, row.variant, 1.5 * old, 1.5 * new),
     )
 
@@ -296,17 +239,7 @@ def steps_of(count: int) -> list[Row]:
 
 
 ENVIRONMENT = EvidenceEnvironment(
-    gpu="NVIDIA H200",
-    driver="580.1",
-    cuda="13.0",
-    nvrtc="13.0",
-    torch="2.11.0",
-    python="3.12.3",
-    ncu="2025.3.1",
-    date="2026-01-02T03:04:05Z",
     ncu_flags=("--set", "full", "--clock-control", "none", "--cache-control", "none"),
-    workbench="0.1.0",
-    command="workbench ablate",
 )
 TIMING = TimingFacts(
     most=5,
@@ -316,11 +249,8 @@ TIMING = TimingFacts(
     rounds=6,
     alone=1,
     copies=1,
-    controls=(
-        Control("baseline", Regime.CHAINED, ratio(1.001, 0.003)),
-        Control("sdpa", Regime.CHAINED, ratio(0.999, 0.004)),
-    ),
-    interference=Interference("sdpa", REFERENCE_US, REFERENCE_US, 1.0, in_cycles=True),
+    controls=(),
+    interference=None,
     throttling=None,
 )
 REFERENCES = (
