@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
@@ -20,9 +19,7 @@ from workbench.derive.factors import (
     speedup_factors,
 )
 from workbench.derive.figures import UNSAMPLED, Figure, compare_times, stall_times
-from workbench.judge.predictions import PredictionOutcome, score
 from workbench.ncu.catalog import catalog
-from workbench.words import PredictionResult
 
 PREFIX = "smsp__pcsamp_warps_issue_stalled_"
 
@@ -57,14 +54,6 @@ def consistent(issue: float, active: float, elapsed: float, clock: float = 2e9) 
     return launch(
         instructions=issue * active * 40, issue=issue, active=active, elapsed=elapsed, clock=clock
     )
-
-
-def test_the_factors_of_one_launch_give_its_duration() -> None:
-    found = not_none(duration_parts(metrics(consistent(0.25, 3e4, 4e4))))
-    assert found.instructions == pytest.approx(7500)
-    assert (found.issue_rate, found.active, found.clock) == pytest.approx((0.25, 0.75, 2e9))
-    assert found.seconds == pytest.approx(20e-6)
-    assert found.product == pytest.approx(found.seconds)
 
 
 def test_launches_combine_exactly_whatever_their_rates() -> None:
@@ -137,16 +126,6 @@ def test_a_missing_counter_is_not_collected_and_no_guess(missing: str) -> None:
 def test_nothing_executed_has_no_factors() -> None:
     assert duration_parts(metrics(launch(issue=0.0))) is None
     assert duration_parts(metrics()) is None
-
-
-def test_stall_times_share_out_each_launch_and_sum_to_the_duration() -> None:
-    table = metrics(
-        {"gpu__time_duration.sum": 8000.0, PREFIX + "wait": 30, PREFIX + "selected": 10},
-        {"gpu__time_duration.sum": 2000.0, PREFIX + "wait": 1, PREFIX + "barrier": 3},
-    )
-    found = stall_times(table)
-    assert found == pytest.approx({"wait": 6.5, "selected": 2.0, "barrier": 1.5})
-    assert list(found) == ["wait", "selected", "barrier"]
 
 
 def test_a_launch_without_samples_is_said_to_be_so() -> None:
@@ -240,12 +219,3 @@ def test_a_handful_of_events_among_millions_is_no_change() -> None:
     assert largest_changes(before, after, None).figures == ()
     many = figures(shared_conflicts=3.0, warp_instructions=2.7, stall_short_scoreboard=30.0)
     assert [m.figure for m in largest_changes(many, after, None).figures] == ["shared_conflicts"]
-
-
-def test_the_score_counts_every_outcome() -> None:
-    results = ["confirmed", "confirmed", "refuted", "not measurable"]
-    outcomes: list[Any] = [
-        PredictionOutcome("x", "X", "", "", 1.0, 2.0, PredictionResult(r)) for r in results
-    ]
-    found = score(outcomes)
-    assert (found.confirmed, found.refuted, found.not_measurable, found.total) == (2, 1, 1, 4)

@@ -12,11 +12,10 @@ import pytest
 
 from answers import Capsys, both_of, error_of, json_of, text_of
 from workbench.cli.main import main
-from workbench.derive.figures import figures
 from workbench.errors import BadCapture
 from workbench.evidence.records import Environment
 from workbench.evidence.store import EvidenceFolder
-from workbench.ncu.capture import ColumnTable, load_capture
+from workbench.ncu.capture import load_capture
 from workbench.ncu.disassembly import stall_metrics
 from workbench.ncu.reader import launches as opened
 from workbench.run import recording
@@ -204,14 +203,6 @@ def causal_table() -> dict[str, Any]:
     return data
 
 
-def test_line_samples_add_up_to_the_metric() -> None:
-    lines = load_capture(*recorded_range(CAUSAL, "fix9")).lines
-    (action,) = launches(CAUSAL, "fix9")
-    for reason in ("wait", "long_scoreboard", "selected"):
-        counted = sum(number for kind, number in lines.rows("counter", "value") if kind == reason)
-        assert counted == value(action, f"smsp__pcsamp_warps_issue_stalled_{reason}")
-
-
 def test_the_ladder_reaches_ten_times_and_every_step_was_predicted(table: dict[str, Any]) -> None:
     (choice,) = (row for row in table["variants"] if row["variant"] == "fix15")
     assert choice["speedup_over_baseline"]["low"] >= 10
@@ -310,17 +301,6 @@ def timing_of_ladder(root: Path) -> Path:
     for each in set(paths) - {path}:
         each.unlink()
     return path
-
-
-def test_metrics_that_an_older_ncu_did_not_collect_are_absent_never_zero() -> None:
-    metrics = load_capture(*recorded_range(CAUSAL, "fix9")).metrics
-    known = [row for row in metrics.entries if not row[2].startswith(("dram__", "gpu__dram"))]
-    older = ColumnTable(known, metrics.columns)
-    result = figures(older)
-    for key in ("dram_read", "dram_bandwidth", "dram_pct"):
-        assert key in figures(metrics)
-        assert key not in result
-    assert result["registers"].value > 0
 
 
 def test_a_capture_without_the_range_is_refused() -> None:

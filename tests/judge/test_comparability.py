@@ -30,7 +30,7 @@ from workbench.judge.provenance import environment_of, throttling_warnings
 from workbench.judge.session_checks import Throttling, timing_facts
 from workbench.load import LadderEvidence, TimedTogether
 from workbench.ncu.capture import Capture, KeptTables
-from workbench.ncu.command import INTERVAL, counting
+from workbench.ncu.command import INTERVAL
 from workbench.study.config import Config
 
 CLOCK = "gpc__cycles_elapsed.avg.per_second"
@@ -92,7 +92,7 @@ def test_like_captures_need_no_word() -> None:
 def test_other_intervals_of_pm_samples_count_the_same() -> None:
     known = index("fix")
     often, otherwise = (
-        msgspec.structs.replace(known, ncu_flags=(*flags, "--pm-sampling-interval", "8000"))
+        msgspec.structs.replace(known, ncu_flags=(*flags[:2], INTERVAL, "8000", *flags[2:]))
         for flags in (known.ncu_flags, ("--set", "basic"))
     )
     assert warnings(fix=often) == ()
@@ -186,11 +186,3 @@ def test_the_environment_is_that_of_the_session_and_ncu_of_the_newest_capture() 
 def test_without_evidence_nothing_is_said_of_the_environment() -> None:
     found = environment_of([], None)
     assert (found.gpu, found.day, found.ncu, found.ncu_flags) == (None, "", "not collected", ())
-
-
-def test_what_is_not_the_interval_is_compared() -> None:
-    before = ("--set", "full", "--cache-control", "none")
-    assert counting(before) == before
-    assert counting(()) == ()
-    assert counting(("--set", "full", INTERVAL, "8000", *before[2:])) == before
-    assert counting(("--set", "basic", INTERVAL, "8000")) == ("--set", "basic")
