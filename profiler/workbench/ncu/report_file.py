@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from workbench.errors import UsageError, nearest
 from workbench.ncu.reader import extents, kernel_name, metric_value, number
 from workbench.ncu.reader import launches as launches_in
-from workbench.study.files import decompressed_pieces, for_shell
+from workbench.study.files import decompressed_pieces, for_shell, no_file, stands
 from workbench.study.foreign_files import kind_of
 from workbench.words import shown
 
@@ -75,15 +75,7 @@ def is_report(argument: str) -> bool:
     """Whether an argument of a verb names a report rather than a variant."""
     if argument.endswith(SUFFIXES):
         return True
-    stands = _is_file(Path(argument)) or _is_file(Path(argument), Path.is_dir)
-    return stands and not _VARIANT.fullmatch(argument)
-
-
-def _is_file(path: Path, question: Callable[[Path], bool] = Path.is_file) -> bool:
-    try:
-        return question(path)
-    except (OSError, ValueError):  # too long for a file, or with a zero byte in it
-        return False
+    return stands(Path(argument)) and not _VARIANT.fullmatch(argument)
 
 
 def require_file(path: Path) -> None:
@@ -91,14 +83,14 @@ def require_file(path: Path) -> None:
     a file that is known to be another tool's.
     """
     is_dangling = path.is_symlink() and not path.exists()
-    if not _is_file(path) and not (is_dangling and kind_of(path)):
+    if no_file(path) and not (is_dangling and kind_of(path)):
         folder = path if path.is_dir() else path.parent
-        reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if _is_file(p)]
+        reports = [str(p) for s in SUFFIXES for p in folder.glob(f"*{s}") if not no_file(p)]
         raise UsageError(
             f"{path} is a folder" if path.is_dir() else f"there is no file {path}",
             hint=nearest(str(path), reports) if reports else "there is no report in that folder",
         )
-    if _is_file(path) and not os.access(path, os.R_OK):
+    if not no_file(path) and not os.access(path, os.R_OK):
         raise UsageError(
             f"{path} may not be read by you",
             hint=f"`chmod u+r {for_shell(path)}`, or ask its owner",
