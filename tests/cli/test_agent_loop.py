@@ -19,63 +19,18 @@ from typing import Any
 import pytest
 
 from answers import Capsys, Patch
+from guide import GUIDE, File, items
 from standin import StandIn, stand_in_for_jobs
 from workbench.cli import mcp
 from workbench.cli.main import main
 from workbench.render import in_short
 from workspaces import ROOT
 
-VECTOR = """// Eight halves a lane at a time, where a row begins at a multiple of 16 bytes.
-#include <cuda_fp16.h>
-
-extern "C" __global__ void rmsnorm(const __half* __restrict__ x, const __half* __restrict__ weight,
-                                   __half* __restrict__ out, int rows, int columns, float eps) {
-    const int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    const int lane = threadIdx.x % 32;
-    if (row >= rows) return;
-    x += static_cast<size_t>(row) * columns;
-    out += static_cast<size_t>(row) * columns;
-    const size_t places = reinterpret_cast<size_t>(x) | reinterpret_cast<size_t>(weight) |
-                          reinterpret_cast<size_t>(out);
-    const int eights = columns % 8 == 0 && places % 16 == 0 ? columns / 8 : 0;
-    const uint4* from = reinterpret_cast<const uint4*>(x);
-    const uint4* gains = reinterpret_cast<const uint4*>(weight);
-    uint4* to = reinterpret_cast<uint4*>(out);
-
-    float sum = 0.0f;
-    for (int c = lane; c < eights; c += 32) {
-        const uint4 eight = from[c];
-        const __half2* pairs = reinterpret_cast<const __half2*>(&eight);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float2 value = __half22float2(pairs[i]);
-            sum += value.x * value.x + value.y * value.y;
-        }
-    }
-    for (int c = 8 * eights + lane; c < columns; c += 32) {
-        const float value = __half2float(x[c]);
-        sum += value * value;
-    }
-    for (int far = 16; far > 0; far /= 2) sum += __shfl_xor_sync(0xffffffff, sum, far);
-    const float scale = rsqrtf(sum / columns + eps);
-    for (int c = lane; c < eights; c += 32) {
-        const uint4 eight = from[c], gain = gains[c];
-        uint4 result;
-        const __half2* pairs = reinterpret_cast<const __half2*>(&eight);
-        const __half2* by = reinterpret_cast<const __half2*>(&gain);
-        __half2* results = reinterpret_cast<__half2*>(&result);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float2 value = __half22float2(pairs[i]), times = __half22float2(by[i]);
-            results[i] = __floats2half2_rn(value.x * scale * times.x, value.y * scale * times.y);
-        }
-        to[c] = result;
-    }
-    for (int c = 8 * eights + lane; c < columns; c += 32) {
-        out[c] = __float2half(__half2float(x[c]) * scale * __half2float(weight[c]));
-    }
-}
-"""
+VECTOR = next(  # eight halves a lane at a time, where a row begins at a multiple of 16 bytes
+    item.text
+    for item in items(GUIDE.read_text())
+    if isinstance(item, File) and item.path == "kernels/rmsnorm/fix1.cu"
+)
 MODULE = '''"""A fake."""
 
 import torch
@@ -223,9 +178,6 @@ class ShellAgent(Agent):
         assert out, err.decode()
         return out.decode()
 
-    async def run(self) -> dict[str, str]:
-        return await self.loop()
-
 
 class McpAgent(Agent):
     hurries = True
@@ -236,15 +188,17 @@ class McpAgent(Agent):
         assert json.loads(text) == found.structured_content
         return text
 
-    async def run(self) -> dict[str, str]:
+    async def loop(self) -> dict[str, str]:
         from mcp import Client, StdioServerParameters  # takes a second to import
 
-        command = [sys.executable, "-m", "workbench", "mcp"]
         served = StdioServerParameters(
-            command=command[0], args=command[1:], cwd=str(self.folder), env=dict(os.environ)
+            command=sys.executable,
+            args=["-m", "workbench", "mcp"],
+            cwd=str(self.folder),
+            env=dict(os.environ),
         )
         async with Client(served) as self.client:
-            return await self.loop()
+            return await super().loop()
 
 
 @pytest.mark.gpu
@@ -263,7 +217,7 @@ def test_a_scripted_agent_gets_every_verdict_as_planted(
             print(f"{kind.__name__}: {text}", flush=True)
 
     agent = kind(tmp_path, say)
-    verdicts = asyncio.run(agent.run())
+    verdicts = asyncio.run(agent.loop())
     say(f"{agent.calls} calls, {agent.bytes} bytes, {verdicts}")
     planted = {what: allowed.split(" or ") for what, (_, _, allowed) in PLANTED.items()}
     assert verdicts.pop("baseline") == "baseline"
@@ -273,20 +227,15 @@ def test_a_scripted_agent_gets_every_verdict_as_planted(
 
 
 PLACEHOLDERS = {"FILE.py:FUNCTION": "row.py:softmax", "4096,8192": "8,16", "DIR": "."}
-GUIDES = {
-    "SKILL.md": ROOT / "starters" / "agents" / "SKILL.md",
-    "agents.md": ROOT / "docs" / "agents.md",
-}
-
 VERBS = {
-    "SKILL.md": ["doctor", "try", "init", "ablate", "new", "build", "ablate", "show", "diff"],
-    "agents.md": ["new", "ablate", "show", "init", "mcp", "schema"],
+    "starters/agents/SKILL.md": "doctor try init ablate new build ablate show diff",
+    "docs/agents.md": "new ablate show init mcp schema",
 }
 
 
-def commands_of(guide: Path) -> list[list[str]]:
+def commands_of(guide: str) -> list[list[str]]:
     """Its commands in their order, each once, with this test's names."""
-    text = guide.read_text()
+    text = (ROOT / guide).read_text()
     for placeholder, ours in PLACEHOLDERS.items():
         text = text.replace(placeholder, ours)
     found = re.findall(r"(?:^    |`)workbench ([a-z][^`\n#]*)", text, re.MULTILINE)
@@ -294,7 +243,7 @@ def commands_of(guide: Path) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", VERBS)
 def test_the_commands_of_the_guides_work_in_their_order(
     guide: str, tmp_path: Path, monkeypatch: Patch, builds_here: None, capsys: Capsys
 ) -> None:
@@ -304,10 +253,10 @@ def test_the_commands_of_the_guides_work_in_their_order(
     stand_in_for_jobs(monkeypatch)
     text = "import torch\n\n\ndef softmax(x):\n    return torch.softmax(x, -1)\n"
     (tmp_path / "row.py").write_text(text)
-    if guide != "SKILL.md":
+    if guide.startswith("docs"):
         assert main(["init", ".", "--agents"]) == 0
     known, verbs = "", []
-    for command in commands_of(GUIDES[guide]):
+    for command in commands_of(guide):
         verbs.append(command[0])
         if command == ["mcp"]:  # serves until its client is gone: tests/cli/test_agents.py
             continue
@@ -319,4 +268,4 @@ def test_the_commands_of_the_guides_work_in_their_order(
         if "--brief" in command:
             assert len(out.encode()) <= (in_short.MORE if command[0] == "show" else in_short.LIMIT)
             known = json.loads(out).get("evidence", known)
-    assert verbs == VERBS[guide]
+    assert verbs == VERBS[guide].split()

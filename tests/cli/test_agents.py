@@ -16,12 +16,12 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from tools import reference
 
-from answers import Capsys, Patch
+from answers import Capsys, Patch, json_of, not_none, text_of
 from standin import StandIn
 from test_children import MARK, marked, until
 from workbench.cli import mcp
@@ -71,8 +71,7 @@ def test_a_workspace_that_exists_gets_them_and_keeps_its_own(
     assert main(["init", str(tmp_path)]) == 0
     assert not (tmp_path / SKILL).exists()
     (tmp_path / "AGENTS.md").write_text("mine")
-    assert main(["init", str(tmp_path), "--agents"]) == 0
-    told = capsys.readouterr().out
+    told = text_of(capsys, "init", tmp_path, "--agents")
     assert "left alone, since it was there: AGENTS.md" in told
     assert f"wrote {SKILL}" in told
     assert (tmp_path / SKILL).exists()
@@ -104,11 +103,12 @@ def names_only_what_exists(text: str) -> None:
 def with_client(asked: Callable[[Client], Awaitable[Any]], root: Path = FIXTURE) -> Any:
     from mcp import Client, StdioServerParameters
 
+    words = ["-m", "workbench", "mcp"]
+    served = StdioServerParameters(
+        command=sys.executable, args=words, cwd=str(root), env=dict(os.environ)
+    )
+
     async def run() -> Any:
-        arguments = ["-m", "workbench", "mcp"]
-        served = StdioServerParameters(
-            command=sys.executable, args=arguments, cwd=str(root), env=dict(os.environ)
-        )
         async with Client(served) as client:
             return await asked(client)
 
@@ -152,7 +152,6 @@ def test_a_try_is_quick_unless_it_is_asked_not_to_be() -> None:
     tool = mcp.TOOLS["try"]
     assert "--quick" in mcp.typed(tool, {"source": "a.py"})
     assert "--quick" not in mcp.typed(tool, {"source": "a.py", "quick": False})
-    assert mcp.schema(tool)["properties"]["quick"]["default"] is True  # type: ignore[index]
 
 
 def test_a_long_line_on_stderr_is_heard_whole() -> None:
@@ -224,8 +223,8 @@ def test_the_tools_answer_as_the_verbs_do(capsys: Capsys) -> None:
     assert [json.loads(answer.content[0].text) for answer in answers[::2]] == [advised, wrong]
     assert max(len(answer.content[0].text) for answer in answers) <= in_short.LIMIT
     capsys.readouterr()
-    assert main(["advise", "fix2", "--brief", "--project", str(FIXTURE)]) == 0
-    assert advised == {**json.loads(capsys.readouterr().out), "exit_code": 0}
+    told = json_of(capsys, "advise", "fix2", "--brief", project=FIXTURE)
+    assert advised == {**told, "exit_code": 0}
     assert (wrong["verdict"], wrong["exit_code"]) == ("wrong", 1)
     assert (unknown["error"]["code"], unknown["exit_code"]) == ("usage", 2)
 
@@ -255,21 +254,28 @@ def test_what_a_tool_does_not_take_is_refused(monkeypatch: Patch) -> None:
     assert all("too many letters" in each["message"] for each in letters)
 
 
+INITIALIZE: dict[str, object] = {
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "a", "version": "1"},
+    },
+}
+
+
+def ask(stdin: IO[str], *requests: dict[str, object]) -> None:
+    for request in requests:
+        print(json.dumps({"jsonrpc": "2.0", **request}), file=stdin, flush=True)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_server_though_its_client_is_there(how: signal.Signals) -> None:
-    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-    hello |= {"clientInfo": {"name": "a", "version": "1"}}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-    with subprocess.Popen(
-        [sys.executable, "-m", "workbench", "mcp"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as server:
-        assert server.stdin
-        assert server.stdout
-        print(json.dumps(asked), file=server.stdin, flush=True)
-        assert "serverInfo" in server.stdout.readline()
+    command, pipe = [sys.executable, "-m", "workbench", "mcp"], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as server:
+        ask(not_none(server.stdin), INITIALIZE)
+        assert "serverInfo" in not_none(server.stdout).readline()
         server.send_signal(how)
         assert server.wait() == 130
 

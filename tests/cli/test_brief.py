@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from typing import Any
 import jsonschema
 import pytest
 
-from answers import Capsys, Patch, error_of
+from answers import Capsys, Patch, both_of, error_of, published, text_of
 from standin import StandIn
 from workbench.app.executor import Local
 from workbench.app.target import Target, find_target
 from workbench.cli.main import VERBS as OPTIONS
 from workbench.cli.main import main
 from workbench.cli.options import Answered
-from workbench.cli.schema import VERBS, schema
+from workbench.cli.schema import VERBS
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.store import measured_ceilings
 from workbench.judge.advice_rules import advise, subject
@@ -33,15 +33,14 @@ from workbench.render.as_json import plain_data
 from workbench.render.document.printed_ladder import parent_of
 from workbench.run.measurement import Measurement
 from workbench.words import Verdict
-from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder
+from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, recorded_ladder, rewrite
 
 
 def answer(
     capsys: Capsys, *arguments: str, code: int = 0, limit: int = in_short.LIMIT
 ) -> dict[str, Any]:
     capsys.readouterr()
-    assert main([*arguments, "--brief"]) == code
-    printed = capsys.readouterr().out
+    printed = text_of(capsys, *arguments, "--brief", code=code)
     assert len(printed.encode()) <= limit + 1
     assert printed.count("\n") == 1
     told = dict(json.loads(printed))
@@ -51,10 +50,7 @@ def answer(
 
 
 def is_as_published(verb: str, told: dict[str, Any]) -> None:
-    jsonschema.validate(told, schema_of(verb))
-
-
-schema_of = cache(schema)
+    published(verb, short=True).validate(told)
 
 
 @pytest.fixture(scope="module", params=["attention", "moe", "transpose"])
@@ -97,9 +93,7 @@ def test_the_next_command_of_every_step_is_one_that_works(tmp_path: Path, capsys
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_schema_is_printed_for_each_verb(verb: str, capsys: Capsys) -> None:
-    capsys.readouterr()
-    assert main(["schema", verb]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = json.loads(text_of(capsys, "schema", verb))
     jsonschema.Draft202012Validator.check_schema(printed)
     told = {"schema_version": as_json.VERSION, **in_short.error(ToolFailed("no"))}
     jsonschema.validate(told, printed)
@@ -142,18 +136,12 @@ def test_every_verb_of_the_loop_answers_in_one_short_line(
     assert answer(capsys, "new", "fix2", "--from", "fix1", "--change", "c", *here)["variant"]
 
 
-@dataclass
 class Measured:
     """A study's evidence at any shape, read without the ladder that is judged by it."""
 
-    target: Target
-    ceilings: Mapping[str, float]
-    shapes: dict[str, ShapeTimes] = field(default_factory=dict)
-
-    def times(self, shape: str) -> ShapeTimes:
-        if shape not in self.shapes:
-            self.shapes[shape] = self._times(shape)
-        return self.shapes[shape]
+    def __init__(self, target: Target) -> None:
+        self.target, self.ceilings = target, measured_ceilings(target.folder.gpu)
+        self.times = cache(self._times)
 
     def _times(self, shape: str) -> ShapeTimes:
         ladder = self.target.study.ladder
@@ -183,28 +171,23 @@ def wrongly_of(told: dict[str, Any], measured: Measured) -> Iterator[str]:
         if (best["of"], best["ratio"]) != (name, in_short.ratio(ratio)):
             yield "speedup_over_fastest"
     for at in filter(None, (told, told.get("judged"))):
-        over = measured.times(at["shape"]).ratio(told["parent"], variant, every=True)
-        planned = measured.times(at["shape"]).ratio(told["parent"], variant)
-        if at.get("speedup_over_parent") not in (
-            None,
-            in_short.ratio(over),
-            in_short.ratio(planned),
-        ):
+        known = measured.times(at["shape"])
+        ratios = [known.ratio(told["parent"], variant, every=every) for every in (True, False)]
+        if at.get("speedup_over_parent") not in (None, *map(in_short.ratio, ratios)):
             yield f"speedup_over_parent at {at['shape']}"
     if shape not in str(told["evidence"]).split("/"):
         yield "evidence"
-    known = measured.advice(shape, variant)
+    advice = measured.advice(shape, variant)
     kinds = [one["kind"] for one in told["next"] or ()]
-    if not {*kinds} <= {kind for _, kind in known}:
+    if not {*kinds} <= {kind for _, kind in advice}:
         yield "next"
-    if kinds and (told["limit"], kinds[0]) not in known:
+    if kinds and (told["limit"], kinds[0]) not in advice:
         yield "limit"
 
 
 @pytest.mark.slow
 def test_every_figure_of_a_recorded_study_is_of_the_shape_that_is_named(judged: Ablation) -> None:
-    target = find_target(Local(), ROOT, judged.study, None)
-    measured = Measured(target, measured_ceilings(target.folder.gpu))
+    measured = Measured(find_target(Local(), ROOT, judged.study, None))
     elsewhere = {row.variant: row.judged_at for row in judged.rows if row.judged_at}
     for row in judged.everything:
         told = in_short.step(judged, row)
@@ -235,9 +218,8 @@ def test_an_id_leads_to_more_of_the_same_step(capsys: Capsys) -> None:
     assert answer(capsys, "profile", "fix2", *HERE) == step
     two = answer(capsys, "diff", "fix1", "fix2", *HERE)
     assert two["evidence"][1] == step["evidence"]
-    assert two["speedup"][0] == pytest.approx(
-        step["speedup_over_parent"][0], rel=0.02
-    )  # other sessions
+    over = step["speedup_over_parent"][0]
+    assert two["speedup"][0] == pytest.approx(over, rel=0.02)  # other sessions
 
 
 def test_a_wrong_step_says_where(capsys: Capsys) -> None:
@@ -272,12 +254,6 @@ def test_two_variants_without_a_shape_in_common_cannot_be_compared(capsys: Capsy
     assert "fix17: unsupported: only head dimension 64" in told["error"]["message"]
 
 
-def test_the_ladder_in_short(capsys: Capsys) -> None:
-    told = answer(capsys, "ablate", *HERE)
-    assert told["variants"][-1]["variant"] == told["best"]["variant"]
-    assert told["references"]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -289,11 +265,10 @@ def test_the_ladder_in_short(capsys: Capsys) -> None:
 )
 def test_errors_are_json_on_stdout(arguments: list[str], capsys: Capsys) -> None:
     told = answer(capsys, *arguments, code=2)
-    assert main([*arguments, "--json"]) == told["error"]["exit_code"] == 2
-    out, err = capsys.readouterr()
+    out, err = both_of(capsys, *arguments, "--json", code=2)
     assert json.loads(out)["error"] == told["error"]
     assert told["error"]["message"] in err
-    assert told["error"]["code"] == "usage"
+    assert (told["error"]["code"], told["error"]["exit_code"]) == ("usage", 2)
     assert told["error"]["message"]
     assert told["schema_version"] == as_json.VERSION
 
@@ -307,19 +282,6 @@ def test_long_texts_of_any_letters_fit(text: str) -> None:
     assert json.loads(in_short.dumps(in_short.error(ToolFailed(text, hint=text))))["error"]["hint"]
 
 
-def test_denied_counters_have_a_code_of_their_own() -> None:
-    denied = "==ERROR== ERR_NVGPUCTRPERM - no permission"
-    told = in_short.error(EnvironmentLacks(denied, hint="ask root"))
-    assert told == {
-        "error": {
-            "code": "ncu.permission",
-            "exit_code": 3,
-            "message": "==ERROR== ERR_NVGPUCTRPERM - no permission",
-            "hint": "ask root",
-        }
-    }
-
-
 Loop = tuple[StandIn, tuple[str, str]]
 TIMES = {"baseline": 20.0, "best": 10.0, "near": 9.0, "far": 25.0, "bad": 5.0}
 
@@ -327,9 +289,8 @@ TIMES = {"baseline": 20.0, "best": 10.0, "near": 9.0, "far": 25.0, "bad": 5.0}
 @pytest.fixture
 def loop(tmp_path: Path, monkeypatch: Patch) -> Loop:
     root = make(tmp_path / "ws", dict.fromkeys(TIMES, GOOD))
-    gpu = StandIn(
-        monkeypatch, lambda run: TIMES[run.variant], wrong=lambda run: run.variant == "bad"
-    )
+    gpu = StandIn(monkeypatch, lambda run: TIMES[run.variant])
+    gpu.wrong = lambda run: run.variant == "bad"
     here = ("--project", str(root))
     assert main(["ablate", "best", *here]) == 0
     for seen in (gpu.jobs, gpu.checked, gpu.timed, gpu.captured):
@@ -389,11 +350,9 @@ def test_a_slow_wrong_or_quick_step_is_not_profiled(
 
 def test_a_step_is_measured_at_the_shape_where_it_is_judged(loop: Loop, capsys: Capsys) -> None:
     gpu, here = loop
-    root = Path(here[1])
-    study, ladder = root / "kernels/scale/study.py", root / "ablations/scale/ablation.toml"
-    study.write_text(study.read_text().replace('"odd":', '"small": Shape(n=4096), "odd":'))
-    own = 'variant = "far"\n'
-    ladder.write_text(ladder.read_text().replace(own, f'{own}shape = "small"\n'))
+    root, own = Path(here[1]), 'variant = "far"\n'
+    rewrite(root / "kernels/scale/study.py", '"odd":', '"small": Shape(n=4096), "odd":')
+    rewrite(root / "ablations/scale/ablation.toml", own, f'{own}shape = "small"\n')
     told = answer(capsys, "ablate", "far", "--quick", *here, code=1)
     assert (told["shape"], told["verdict"]) == ("small", "slower")
     assert {job.shape for job in gpu.jobs} == {"small"}

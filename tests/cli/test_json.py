@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tools import reference
 
 import workbench as wb
 from answers import Capsys, Patch, error_of, json_of, published, text_of
-from made_ladder import ablation
+from made_ladder import ablation, with_row
 from workbench.cli import schema as schema_of
 from workbench.cli import try_
 from workbench.judge.ladder import Ablation
@@ -72,35 +71,21 @@ def names(value: Any, key: str = "") -> set[str]:
     return inside if key in BY_DATA else inside | value.keys()
 
 
-def keys_of(*verb: str) -> set[str]:
-    long = ["--full"] if verb[0] == "ablate" else []
-    return names(json.loads(output_of(" ".join([*verb, *long, "--study attention --json"]))))
+def keys_of(command: str) -> set[str]:
+    long = " --full" if command == "ablate" else ""
+    return names(json.loads(output_of(f"{command}{long} --study attention --json")))
 
 
-@pytest.fixture(scope="module")
-def found() -> set[str]:
-    return keys_of("ablate")
+def test_key_names_are_few() -> None:
+    assert 80 < len(keys_of("ablate")) <= MOST
 
 
-def test_key_names_are_few(found: set[str]) -> None:
-    assert 80 < len(found) <= MOST
-
-
-def unexplained(keys: set[str]) -> set[str]:
-    """Those that neither the schema describes nor the page names."""
+@pytest.mark.parametrize("command", ["ablate", "show fix9 --source --sass", "advise fix9"])
+def test_the_schema_and_the_page_explain_every_key(command: str) -> None:
     every = [keys for record in SCHEMA.values() for keys in record.get("properties", {}).items()]
     told = [(key, of["description"]) for key, of in every if "description" in of]
     named = re.findall(r"`([a-z_0-9]+)`", " ".join([DOCS, *(text for _, text in told)]))
-    return keys - {key for key, _ in told} - set(named)
-
-
-def test_the_schema_and_the_page_explain_every_key(found: set[str]) -> None:
-    assert unexplained(found) == set()
-
-
-@pytest.mark.parametrize("verb", ["show fix9 --source --sass", "advise fix9"])
-def test_they_explain_every_key_of_a_variant(verb: str) -> None:
-    assert unexplained(keys_of(*verb.split())) == set()
+    assert keys_of(command) - {key for key, _ in told} - {*named} == set()
 
 
 def test_every_record_that_the_page_names_is_in_the_schema() -> None:
@@ -134,9 +119,8 @@ def test_a_schema_of_json_refuses_a_key_that_no_record_has(capsys: Capsys) -> No
     ],
 )
 def test_every_recorded_answer_is_as_its_schema_has_it(command: str, capsys: Capsys) -> None:
-    told = json.loads(
-        text_of(capsys, *command.split(), "--json", project=None if ".ncu" in command else ROOT)
-    )
+    where = None if ".ncu" in command else ROOT
+    told = json.loads(text_of(capsys, *command.split(), "--json", project=where))
     published(command.split()[0], short=False).validate(told)
 
 
@@ -150,16 +134,14 @@ def printed(capsys: Capsys, *arguments: str) -> Rows:
 
 
 def test_the_ladder_has_numbers_with_their_intervals(capsys: Capsys) -> None:
-    rows = {
-        row["variant"]: row for row in printed(capsys, "ablate", "fix1", "--study", "attention")
-    }
-    assert rows["fix1"]["verdict"] == "kept"
-    low, value, high = (
-        float(rows["fix1"][f"speedup_over_parent{end}"]) for end in ("_low", "", "_high")
-    )
+    every = printed(capsys, "ablate", "fix1", "--study", "attention")
+    rows = {row["variant"]: row for row in every}
+    fix1, over = rows["fix1"], "speedup_over_parent"
+    assert fix1["verdict"] == "kept"
+    low, value, high = (float(fix1[f"{over}{end}"]) for end in ("_low", "", "_high"))
     assert low < value < high
-    assert len(rows["fix1"]["microseconds"]) > len("209.786")  # not rounded
-    assert rows["baseline"]["speedup_over_parent"] == ""
+    assert len(fix1["microseconds"]) > len("209.786")  # not rounded
+    assert rows["baseline"][over] == ""
 
 
 def test_show_and_profile_have_the_figures(capsys: Capsys) -> None:
@@ -204,11 +186,9 @@ def as_html(found: Ablation) -> str:
 def test_a_column_without_any_value_is_left_out(write: Callable[[Ablation], str]) -> None:
     found = ablation(2)
     assert "÷" in write(found)
-    rows, references = (
-        tuple(replace(row, accuracy=None) for row in some)
-        for some in (found.rows, found.references)
-    )
-    assert "÷" not in write(replace(found, rows=rows, references=references))
+    for row in found.everything:
+        found = with_row(found, row.variant, accuracy=None)
+    assert "÷" not in write(found)
 
 
 def outputs(capsys: Capsys, folder: Path) -> Mapping[Where, str]:
@@ -262,15 +242,13 @@ def test_a_column_is_one_entry_and_stands_in_every_output_that_it_names(
     known = outputs(capsys, tmp_path)
     for place, (where, column) in enumerate(added.items()):
         by_key = where in (Where.CSV, Where.JSON, Where.BRIEF, Where.BRIEF_VARIANT)
-        name = f"{column.key}" if by_key else column.heading
+        name, value = column.key if by_key else column.heading, rf"\b{7301 + place}\b"
         for output, text in known.items():
-            on_page = {output, where} == {Where.PAGE, Where.REPORT}
-            if not on_page:
-                assert bool(re.search(rf"{name}\b", text)) == (where == output), (name, output)
-                value = re.search(rf"\b{7301 + place}\b", text)
-                assert bool(value) == (where == output), (name, output)
+            if {output, where} != {Where.PAGE, Where.REPORT}:  # the page is in both
+                for told in (rf"{name}\b", value):
+                    assert bool(re.search(told, text)) == (where == output), (name, output)
         twice = {Where.SCREEN, Where.REPORT, Where.PAGE, Where.CSV}
-        assert len(re.findall(rf"\b{7301 + place}\b", known[where])) >= 1 + (where in twice)
+        assert len(re.findall(value, known[where])) >= 1 + (where in twice)
         assert f"`{column.key}`" in reference.columns()
     assert 'title="Meaning PAGE"' in known[Where.PAGE]
 
@@ -290,15 +268,8 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(width: int) -> None:
 def test_what_is_needed_most_stays_where_there_is_little_room() -> None:
     shown = ladder_table(ablation(3), Where.SCREEN)
     narrow = [each.column.key for each in terminal.fitted(shown, 80)[0]]
-    assert narrow == [
-        "variant",
-        "microseconds",
-        "speedup_over_parent",
-        "speedup_over_fastest",
-        "memory",
-        "verdict",
-        "key_change",
-    ]
+    ratios = ["speedup_over_parent", "speedup_over_fastest"]
+    assert narrow == ["variant", "microseconds", *ratios, "memory", "verdict", "key_change"]
     wide = terminal.fitted(shown, 300)[0]
     assert {each.column.key for each in wide} == {column.key for column in shown.columns}
     assert all(each.width == each.full for each in wide)
@@ -372,39 +343,21 @@ def test_a_table_names_its_columns_and_marks_its_words() -> None:
         Field("verdict", "verdict", str),
         Field("result", "result", str),
     )
-    cells = {
-        "version": Cell(line("fix1")),
-        "time": Cell(line("4.31"), sort=4.31, note="[4.30, 4.32]"),
-        "verdict": Cell(line("kept at large")),
-        "result": Cell(line("refuted")),
-    }
+    plain = {"version": "fix1", "verdict": "kept at large", "result": "refuted"}
+    cells = {name: Cell(line(text)) for name, text in plain.items()}
+    cells["time"] = Cell(line("4.31"), sort=4.31, note="[4.30, 4.32]")
     row = TableRow(cells, key="fix1", kind=Marking.KEPT)
     ladder = written(Table("ladder", columns, (row,)))
-    assert '<tr class="kept" data-key="fix1"><th scope="row">fix1</th>' in ladder
-    assert 'data-sort="4.31" data-label="time (µs)">4.31<small>[4.30, 4.32]</small></td>' in ladder
-    assert '<th scope="col" class="n c-time" title="samples in t.json"><button' in ladder
-    assert '<span class="mark kept">kept at large</span>' in ladder
-    assert '<span class="mark bad">refuted</span>' in ladder
-    plain = written(Table("times", columns, (row,)))
-    assert "data-sort" not in plain
-    assert "<button" not in plain
-
-
-def test_steps_stand_beside_a_list_of_them() -> None:
-    steps = tuple(
-        Section(f"step-{name}", line(f"{name}: more"), (), kind, name, word)
-        for name, kind, word in (
-            ("fix1", Marking.KEPT, "kept"),
-            ("fix2", Marking.REJECTED, "slower"),
-        )
-    )
-    text = written(Section("steps", line("Steps"), (Paragraph(line("first")), *steps)))
-    listed = text[text.index("<nav") : text.index("</nav>")]
-    assert listed.count("<li>") == 2
-    assert '<a href="#step-fix2" data-variant="fix2">' in listed
-    assert '<span class="mark rejected">slower</span>' in listed
-    assert text.index("first") < text.index("<nav")
-    assert '<article id="step-fix1" class="step kept" data-variant="fix1"' in text
+    for part in (
+        '<tr class="kept" data-key="fix1"><th scope="row">fix1</th>',
+        'data-sort="4.31" data-label="time (µs)">4.31<small>[4.30, 4.32]</small></td>',
+        '<th scope="col" class="n c-time" title="samples in t.json"><button',
+        '<span class="mark kept">kept at large</span>',
+        '<span class="mark bad">refuted</span>',
+    ):
+        assert part in ladder
+    other = written(Table("times", columns, (row,)))
+    assert not [word for word in ("data-sort", "<button") if word in other]
 
 
 @pytest.mark.parametrize("study", [pytest.param("moe", marks=pytest.mark.slow), "transpose"])
@@ -412,17 +365,15 @@ def test_the_json_of_a_ladder_is_short_unless_all_of_it_is_asked_for(
     study: str, capsys: Capsys
 ) -> None:
     """Each key has the value that it has in full."""
-    here = ("--study", study, "--project", str(ROOT), "--json")
-    told: dict[bool, Any] = {}
     for verb in ("list", "ablate"):
-        for full in (False, True):
-            text = text_of(capsys, verb, *here, *["--full"] * full)
-            told[full] = json.loads(text)
-            assert full or len(text) <= in_short.MOST
-        assert "left_out" not in told[False]
-        for each in told.values():
+        words = (verb, "--study", study, "--json")
+        short, full = (text_of(capsys, *words, *more, project=ROOT) for more in ((), ("--full",)))
+        assert len(short) <= in_short.MOST
+        some, every = json.loads(short), json.loads(full)
+        assert "left_out" not in some
+        for each in (some, every):
             published(verb, short=False).validate(each)
-        assert_within(told[False], told[True])
+        assert_within(some, every)
 
 
 def assert_within(some: Any, every: Any) -> None:

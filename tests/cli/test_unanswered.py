@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from answers import python, ran
-from workspaces import GOOD, ROOT, make
+from answers import not_none, python, ran
+from workspaces import GOOD, ROOT, executable, make
 
 STUDY = "kernels/scale/study.py"
 
@@ -61,25 +61,18 @@ def test_what_ends_the_process_has_its_file_and_line(
     assert "\nhint: " in done.stderr
 
 
+# No handler of a signal interrupts a sum.
+SECONDS = "bounds.STUDY_SECONDS = 0.1; bounds.STUDY_LAST_SECONDS = 0.9"
+MEMORY = "bounds.STUDY_MEMORY = 1 << 28"
 DEEP = "import sys; sys.setrecursionlimit(10**9)\n\ndeep = lambda: deep()\ndeep()\n"
 
 
 @pytest.mark.parametrize(
     ("text", "line", "limits", "why"),
     [
-        (  # which no handler of a signal interrupts
-            "sum(range(10**15))\n",
-            1,
-            "bounds.STUDY_SECONDS = 0.1; bounds.STUDY_LAST_SECONDS = 0.9",
-            "it takes longer than 0.1 s",
-        ),
-        (DEEP, 3, "bounds.STUDY_MEMORY = 1 << 28", "it takes more than 0.2 GiB of memory"),
-        (
-            "import itertools\nlist(itertools.count())\n",
-            2,
-            "bounds.STUDY_MEMORY = 1 << 28",
-            "it takes more than 0.2 GiB of memory",
-        ),
+        ("sum(range(10**15))\n", 1, SECONDS, "it takes longer than 0.1 s"),
+        (DEEP, 3, MEMORY, "it takes more than 0.2 GiB of memory"),
+        ("import itertools\nlist(itertools.count())\n", 2, MEMORY, "it takes more than 0.2 GiB of"),
     ],
 )
 def test_code_that_does_not_come_back_has_its_line(
@@ -126,18 +119,17 @@ def test_a_signal_to_the_process_that_waits_ends_the_verb_in_order(
     append(root, f"import time\nprint('here', flush=True)\n{waits}")
     command = [sys.executable, "-m", "workbench", "list", "--project", str(root)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stderr is not None
-        assert running.stderr.readline() == "here\n"
+        said = not_none(running.stderr)
+        assert said.readline() == "here\n"
         running.send_signal(how)
         assert running.wait() == 130
-        assert "Traceback" not in running.stderr.read()
+        assert "Traceback" not in said.read()
 
 
 def test_the_ci_script_wants_the_result(root: Path, tmp_path: Path) -> None:
     """Whatever the command returned: a file that is missing is no passed gate."""
     (folder := tmp_path / "bin").mkdir()
-    (folder / "workbench").write_text("#!/bin/sh\nexit 0\n")
-    (folder / "workbench").chmod(0o755)
+    executable(folder / "workbench", "#!/bin/sh\nexit 0\n")
     path = f"{folder}:{os.environ['PATH']}"
     done = ran("bash", ROOT / "docs/ci/gate.sh", cwd=tmp_path, PATH=path, BASE="HEAD")
     assert done.returncode == 4
