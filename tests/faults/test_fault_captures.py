@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from answers import Capsys, python
+from answers import Capsys, error_of, python, text_of
 from property_cases import examples
 from workbench import bounds
-from workbench.cli.main import main
 from workbench.derive.matching import groups
 from workbench.errors import BadCapture
 from workbench.ncu import reader
@@ -166,38 +168,41 @@ def test_a_cut_frame_is_refused_wherever_it_is_cut(folder: Path, at: int) -> Non
             reader.launches(path)
 
 
-def bomb(gigabytes: int) -> bytes:
-    """So many zeros, compressed."""
-    packer = zstandard.ZstdCompressor(level=3).compressobj()
-    parts = [packer.compress(bytes(1 << 28)) for _ in range(4 * gigabytes)]
-    return b"".join([*parts, packer.flush()])
+def bomb(**packed: int) -> bytes:
+    """A GiB of zeros, compressed."""
+    packer = zstandard.ZstdCompressor(level=3).compressobj(**packed)
+    return b"".join([*(packer.compress(bytes(1 << 28)) for _ in range(4)), packer.flush()])
 
 
-def peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Less than half of a bomb's GiB is taken."""
+
+    def peak() -> int:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    before = peak()
+    yield
+    assert peak() - before < 1 << 29
 
 
 def test_a_report_of_zeros_without_end_is_refused(folder: Path, capsys: Capsys) -> None:
     path = folder / "bomb.ncu-repz"
-    path.write_bytes(bomb(1))
-    before = peak()
-    assert main(["show", str(path)]) == 4
-    assert "holds more than a thousand times its size" in capsys.readouterr().err
-    with pytest.raises(BadCapture, match="thousand times"):
-        list(chunks(path))
-    assert peak() - before < 1 << 29  # of 1 GiB
+    path.write_bytes(bomb())
+    with little_memory():
+        told = error_of(capsys, "show", path, code=4)
+        assert "holds more than a thousand times its size" in told
+        with pytest.raises(BadCapture, match="thousand times"):
+            list(chunks(path))
 
 
 def test_tables_of_zeros_without_end_are_no_tables() -> None:
-    head = zstandard.ZstdCompressor(level=3).compressobj(size=1 << 30)
-    data = b"".join([*(head.compress(bytes(1 << 28)) for _ in range(4)), head.flush()])
-    assert zstandard.frame_content_size(data) == 1 << 30
-    before = peak()
-    with pytest.raises(ValueError, match="holds too much"):
-        decompressed(data)
-    with pytest.raises(ValueError, match="does not say"):
-        decompressed(bomb(1))
-    assert peak() - before < 1 << 29  # of 1 GiB
+    with_its_size, without = bomb(size=1 << 30), bomb()
+    assert zstandard.frame_content_size(with_its_size) == 1 << 30
+    with little_memory():
+        for data, why in ((with_its_size, "holds too much"), (without, "does not say")):
+            with pytest.raises(ValueError, match=why):
+                decompressed(data)
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, 1 << 30, 1 << 40])
@@ -214,26 +219,16 @@ def test_what_breaks_off_behind_its_beginning_is_a_bad_capture(folder: Path) -> 
         read_report(path)
 
 
-class Metric:
-    def __init__(self, value: float) -> None:
-        self._value = value
-
-    def has_value(self) -> bool:
-        return True
-
-    def value(self) -> float:
-        return self._value
-
-    def unit(self) -> str:
-        return "ns"
-
-
 class Action:
-    def __init__(self, value: float) -> None:
-        self._value = value
+    """A launch whose every metric has the value."""
 
-    def metric_by_name(self, name: str) -> Metric:
-        return Metric(self._value)
+    def __init__(self, value: float) -> None:
+        self._metric = SimpleNamespace(
+            has_value=lambda: True, value=lambda: value, unit=lambda: "ns"
+        )
+
+    def metric_by_name(self, name: str) -> Any:
+        return self._metric
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
@@ -250,20 +245,17 @@ def launch(index: int, microseconds: float | None) -> Launch:
 @given(st.lists(st.sampled_from([None, math.nan, 1.0, 2.0]) | st.floats(), max_size=8))
 @example([math.nan, 2.0, math.nan, 1.0, 3.0])
 def test_groups_are_sorted_whatever_their_times_are(times: list[float | None]) -> None:
-    made = groups([launch(i, time) for i, time in enumerate(times)])
+    launches = [launch(i, time) for i, time in enumerate(times)]
+    made = groups(launches)
     shown = [group.microseconds for group in made]
     known = [time for time in shown if time is not None and math.isfinite(time) and time > 0]
     assert shown[: len(known)] == sorted(known, reverse=True)
-    order = [g.launches[0].index for g in made]
-    shuffled = [launch(i, time) for i, time in enumerate(times)]
-    random.Random(len(times)).shuffle(shuffled)
-    assert [g.launches[0].index for g in groups(shuffled)] == order
+    random.Random(len(times)).shuffle(launches)
+    assert groups(launches) == made
 
 
 def test_the_json_of_a_foreign_report_is_json(capsys: Capsys) -> None:
-    assert main(["show", os.fspath(SMALL), "--json"]) == 0
-
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
-    json.loads(capsys.readouterr().out, parse_constant=refuse)
+    json.loads(text_of(capsys, "show", SMALL, "--json"), parse_constant=refuse)

@@ -32,6 +32,7 @@ from workspaces import (
     RAW,
     ROOT,
     STUDY,
+    executable,
     make,
     recorded_report,
 )
@@ -86,11 +87,8 @@ variant = "eager"
 primary = true
 """
 CONFIG = 'study = "scale"\n\n[gates]\nmin_speedup = 1.05\n\n[profiler]\nclock_control = "none"\n'
-STUDY_PY, TOML, ABLATION = (
-    "kernels/scale/study.py",
-    "workbench.toml",
-    "ablations/scale/ablation.toml",
-)
+STUDY_PY, ABLATION = "kernels/scale/study.py", "ablations/scale/ablation.toml"
+TOML = "workbench.toml"
 REFERENCE = '[[reference]]\nvariant = "eager"\nprimary = true\n'
 SHAPES, TOLERANCE = re.findall(r"^(?:shapes|tolerance) = .*$", STUDY, re.MULTILINE)
 
@@ -118,31 +116,23 @@ CASES = [
     (STUDY_PY, '{"large": Shape', '{"a/b": Shape', 'a string without "/", such as "large"'),
     (STUDY_PY, 'default_shape = "large"', 'default_shape = "larg"', f"{TURN} 'large'?"),
     (STUDY_PY, TOLERANCE, "tolerance = 3", f"such as {PLAIN}", PLAIN),
-    (
-        STUDY_PY,
-        TOLERANCE,
-        f"adversarial = [1]\n{TOLERANCE}",
-        "each takes the inputs and a generator",
-    ),
+    (STUDY_PY, TOLERANCE, f"adversarial = [1]\n{TOLERANCE}", "each takes the inputs and a gener"),
     (STUDY_PY, "from w", "import no_such\nfrom w", "import torch inside its functions"),
     (STUDY_PY, "from w", "import sys\nsys.exit()\nfrom w", "take the exit out"),
 ]
 
 
-def small(root: Path) -> Path:
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
     """A workspace with a step, a reference, and parameters of its step."""
     fix1 = MODULE.format(name="baseline").replace(
         "kernel =", "params = cuda.params(warps=4)\nkernel ="
     )
-    make(root, {"baseline": GOOD}, {"fix1": fix1, "eager": "def run(x):\n    return x * 2\n"})
+    modules = {"fix1": fix1, "eager": "def run(x):\n    return x * 2\n"}
+    root = make(tmp_path / "ws", {"baseline": GOOD}, modules)
     (root / TOML).write_text(CONFIG)
     (root / ABLATION).write_text(LADDER)
     return root
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return small(tmp_path / "ws")
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case[0]}: {case[3]}" for case in CASES])
@@ -262,8 +252,7 @@ def test_a_command_in_a_hint_can_be_pasted(tmp_path: Path, run: Run) -> None:
 def test_an_unreadable_report_is_made_readable(
     tmp_path: Path, run: Run, monkeypatch: Patch
 ) -> None:
-    path = tmp_path / "a b.ncu-repz"
-    shutil.copy(OTHER, path)
+    path = Path(shutil.copy(OTHER, tmp_path / "a b.ncu-repz"))
     path.chmod(0)
     monkeypatch.setattr(os, "access", lambda each, mode: bool(Path(each).stat().st_mode & 0o400))
     (command,) = re.findall(r"`(.*)`", run("show", path).hint)
@@ -306,8 +295,7 @@ def test_doctor_looks_at_what_hints_name_it_for(run: Run) -> None:
 def test_doctor_is_as_good_as_what_it_says_of_ncu(tmp_path: Path, monkeypatch: Patch) -> None:
     """Its folder on PATH is found."""
     tool = tmp_path / "ncu"
-    tool.write_text("#!/bin/sh\necho 'Version 2026.1.0.0 (build 1)'\n")
-    tool.chmod(0o755)
+    executable(tool, "#!/bin/sh\necho 'Version 2026.1.0.0 (build 1)'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     machine.find_ncu.cache_clear()
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -14,9 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import Capsys, error_of, json_of, text_of
+from answers import Capsys, both_of, error_of, json_of, text_of
 from property_cases import examples
-from workbench.cli.main import main
 from workbench.errors import BadCapture
 from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder
 from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
@@ -34,6 +32,7 @@ from workspaces import (
     copy_of_fixture,
     recorded_index,
     recorded_report,
+    rewrite,
 )
 
 SHAPE = "b4h16s2048d128-causal"
@@ -65,9 +64,8 @@ def study(workspace: Path) -> Study:
 
 def evidence_of(workspace: Path, variant: str) -> VariantEvidence:
     folder = EvidenceFolder(in_copy(workspace, EVIDENCE))
-    return load(study(workspace), folder, {SHAPE: [variant]}, captures=[SHAPE])[SHAPE].variants[
-        variant
-    ]
+    known = load(study(workspace), folder, {SHAPE: [variant]}, captures=[SHAPE])
+    return known[SHAPE].variants[variant]
 
 
 def pulled(workspace: Path, shape: str) -> LadderEvidence:
@@ -95,24 +93,22 @@ def test_ablate_says_so_and_goes_on(workspace: Path, report: Path, capsys: Capsy
     row = next(row for row in rows if row["variant"] == "fix10")
     assert row["microseconds"]["value"] > 0
     assert row["dram_gb_per_s"] is None
-    for of_all in ([], ["--all"]):
-        told = text_of(capsys, "ablate", *of_all, *where)
-        assert f"{report.name} {EXCHANGED}: no capture of" in told
-    assert main(["ablate", "--csv", *where]) == 0
-    assert f"{report.name} {EXCHANGED}: no capture of" in capsys.readouterr().err
+    for words in ((), ("--all",), ("--csv",)):
+        told = both_of(capsys, "ablate", *words, *where)
+        assert f"{report.name} {EXCHANGED}: no capture of" in (
+            told.err if "--csv" in words else told.out
+        )
     assert EXCHANGED in error_of(capsys, "show", "fix10", "--source", *where, code=4)
     for verb, code in (("show", 0), ("ablate", 5), ("profile", 0)):
-        assert main([verb, "fix10", "--brief", *where]) == code
-        answer = json.loads(capsys.readouterr().out)
+        answer = json_of(capsys, verb, "fix10", "--brief", *where, code=code)
         assert (answer["capture"], len(answer["damage"])) == ("damaged", 1)
 
 
 def test_list_says_so_too(workspace: Path, report: Path, capsys: Capsys) -> None:
     report.write_bytes(OTHER.read_bytes())
     told = text_of(capsys, "list", project=workspace)
-    assert (
-        f"fix10 has a damaged capture at {SHAPE} (nvidia-h200): {report.name} {EXCHANGED}" in told
-    )
+    capture = f"fix10 has a damaged capture at {SHAPE} (nvidia-h200)"
+    assert f"{capture}: {report.name} {EXCHANGED}" in told
     assert "1 damaged" in told
     (study,) = json_of(capsys, "list", project=workspace)["studies"]
     states = [each for v in study["variants"] for each in v["evidence"] if each["why"]]
@@ -122,7 +118,7 @@ def test_list_says_so_too(workspace: Path, report: Path, capsys: Capsys) -> None
 def test_an_edited_index_is_no_way_around(workspace: Path) -> None:
     path = EvidenceFolder(in_copy(workspace, EVIDENCE)).captures(SHAPE)
     kept = path.read_text()
-    path.write_text(kept.replace(recorded_index(SHAPE, "sdpa")["sha256"], "0" * 64))
+    rewrite(path, recorded_index(SHAPE, "sdpa")["sha256"], "0" * 64)
     try:
         assert evidence_of(workspace, "sdpa").state["capture"] == Status.DAMAGED
     finally:

@@ -31,9 +31,8 @@ def test_what_is_no_file_is_no_report(here: Path, capsys: Capsys) -> None:
     (here / "dangling.ncu-rep").symlink_to("nowhere")
     (here / "loop.ncu-rep").symlink_to("loop.ncu-rep")
     for name in ("pipe", "dangling", "loop"):
-        told = refused(
-            capsys, "show", f"{name}.ncu-rep", words=[f"there is no file {name}.ncu-rep"]
-        )
+        told = refused(capsys, "show", f"{name}.ncu-rep")
+        assert f"there is no file {name}.ncu-rep" in told
         assert f"did you mean '{name}" not in told
 
 
@@ -54,8 +53,7 @@ def test_a_file_named_like_a_variant_is_none_of_its(here: Path, capsys: Capsys) 
 def test_what_the_system_refuses_has_a_hint_that_fits_or_none(number: int, hint: str) -> None:
     lacks = worded(OSError(number, os.strerror(number), "/some/file"))
     assert "/some/file" in lacks.message
-    assert lacks.hint == hint
-    assert lacks.exit_code == 3
+    assert (lacks.hint, lacks.exit_code) == (hint, 3)
 
 
 def test_a_missing_package_is_named(monkeypatch: Patch, capsys: Capsys) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from answers import Capsys, Patch, both_of, error_of, json_of, text_of
 from property_cases import examples
 from standin import StandIn, played
-from workbench.cli.main import main
 from workbench.errors import EnvironmentLacks, ToolFailed
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu import command as ncu
@@ -56,43 +55,41 @@ def test_build_goes_on_after_a_crash_a_hang_and_an_exit(
 
     monkeypatch.setattr(Worker, "allowed", patient)
     bad = {
-        "dies": "import os\nos._exit(9)\n",
-        "exits": "import sys\nsys.exit(0)\n",
-        "crashes": "import ctypes\nctypes.string_at(0)\n",
-        "raises": "raise BaseException('no')\n",
-        "norun": "def runn(x):\n    return x\n",
-        "prints": "print('{}')\n" + RUN,
+        "dies": ("import os\nos._exit(9)\n", "crashed its process (exit 9)"),
+        "exits": ("import sys\nsys.exit(0)\n", "exits.py:2 ends its process: SystemExit: 0"),
+        "crashes": (
+            "import ctypes\nctypes.string_at(0)\n",
+            "crashed its process (crashes.py:2, exit -11)",
+        ),
+        "raises": ("raise BaseException('no')\n", "BaseException: no (raises.py:1)"),
+        "norun": ("def runn(x):\n    return x\n", "norun.py defines no run()"),
         # Printing is no sign of life: it was waited for without end.
-        "hangs": "import time\nwhile True:\n    print('x' * 100); time.sleep(0.01)\n",
+        "hangs": (
+            "import time\nwhile True:\n    print('x' * 100); time.sleep(0.01)\n",
+            "hangs: nothing came for 3 s (hangs.py:3)",
+        ),
     }
+    modules = {name: text for name, (text, _) in bad.items()}
+    modules |= {"prints": "print('{}')\n" + RUN, "last": RUN}
     config = "[limits]\nseconds_per_step = 3\n"
-    make(tmp_path, {"baseline": GOOD}, {**bad, "last": RUN}, config=config)
+    make(tmp_path, {"baseline": GOOD}, modules, config=config)
     out, err = both_of(capsys, "build", "--json", project=tmp_path, code=4)
     built = json.loads(out)["builds"]
-    assert [b["variant"] for b in built] == ["baseline", *bad, "last"]
-    errors = {b["variant"]: b["error"] for b in built}
-    assert errors["dies"] == "crashed its process (exit 9)"
-    assert errors["exits"] == "exits.py:2 ends its process: SystemExit: 0"
-    assert "crashed its process (crashes.py:2, exit -11)" in errors["crashes"]
-    assert errors["raises"] == "BaseException: no (raises.py:1)"
-    assert errors["norun"] == "norun.py defines no run()"
+    assert [b["variant"] for b in built] == ["baseline", *modules]
+    for each in built:
+        told = bad.get(each["variant"], ("", ""))[1]
+        assert told in each["error"]
+        assert bool(told) == bool(each["error"]) == (f"error: {each['variant']}: " in err)
     assert "hint: a variant is a module with run(...)" in err
     assert "hint: everything else was built" in err
     assert built[0]["kernels"][0]["registers"] > 0
-    assert "hangs: nothing came for 3 s (hangs.py:3)" in errors["hangs"]
-    assert [errors[name] for name in ("baseline", "prints", "last")] == ["", "", ""]
-    for name in ("dies", "exits", "crashes", "raises", "norun", "hangs"):
-        assert f"error: {name}: " in err
 
 
 def test_ctrl_c_in_a_check_is_no_answer(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
     make(tmp_path, {}, {"baseline": RUN, "fix": RUN})
     StandIn(monkeypatch, lambda run: 1.0)
-
-    def stopped(*given: Any) -> WorkerEnd:
-        return WorkerEnd(events=[], returncode=-2, interrupted=True)
-
-    monkeypatch.setattr(measurement, "run_worker", stopped)
+    end = WorkerEnd(events=[], returncode=-2, interrupted=True)
+    monkeypatch.setattr(measurement, "run_worker", lambda *_: end)
     assert "interrupted" in error_of(capsys, "check", project=tmp_path, code=130)
 
 
@@ -108,25 +105,15 @@ class Breaking:
         events: list[Event] = []
         for name in job.variants:
             events.append(Start(variant=name, phase=Phase.BUILD))
-            match self.fates[name]:
-                case "built":
-                    events.append(built(name))
-                case "fails":
-                    events.append(failed(name))
-                case "built, then dies":
-                    return played([*events, built(name)], current=name)
-                case fate:
-                    return played(events, current=name, silent_for=60.0 * (fate == "hangs"))
+            fate = self.fates[name]
+            if fate == "fails":
+                error = ErrorText(kind="ValueError", message="no")
+                events.append(Failed(variant=name, phase=Phase.BUILD, error=error))
+            if fate.startswith("built"):
+                events.append(Built(variant=name, arch="sm_90a", kernels=(), warnings=()))
+            if fate not in ("fails", "built"):
+                return played(events, current=name, silent_for=60.0 * (fate == "hangs"))
         return played([*events, Done()])
-
-
-def built(name: str) -> Built:
-    return Built(variant=name, arch="sm_90a", kernels=(), warnings=())
-
-
-def failed(name: str) -> Failed:
-    error = ErrorText(kind="ValueError", message="no")
-    return Failed(variant=name, phase=Phase.BUILD, error=error)
 
 
 FATES = st.sampled_from(["built", "fails", "dies", "hangs", "built, then dies"])
@@ -183,24 +170,15 @@ kernels = [cuda.kernel(f"{s}.cu", "scale", defines={"D": d}) for s in ("a", "b")
 def run(x):
     return x
 """
-    make(tmp_path, {"baseline": GOOD, "a": GOOD, "b": GOOD}, {"many": module})
-    assert main(["build", "many", "--markdown", "--project", str(tmp_path)]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| many")]
+    make(tmp_path, dict.fromkeys(("baseline", "a", "b"), GOOD), {"many": module})
+    told = text_of(capsys, "build", "many", "--markdown", project=tmp_path)
+    assert "static shared B" in told
+    lines = [line for line in told.splitlines() if line.startswith("| many")]
     assert len(set(lines)) == len(lines) == 4
     for text in ("a.cu", "b.cu", "D=1", "D=2"):
         assert sum(text in line for line in lines) == 2
     (found,) = json_of(capsys, "build", "many", project=tmp_path)["builds"]
     assert found["defines"] == ["D=1", "D=2", "D=1", "D=2"]
-
-
-def test_shared_memory_of_a_build_is_said_to_be_static(
-    tmp_path: Path, builds_here: None, capsys: Capsys
-) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    assert "static shared B" in text_of(capsys, "build", "--markdown", project=tmp_path)
-
-
-# ---- the compiler's gate -----------------------------------------------------------------
 
 
 # ---- ncu sees no kernel --------------------------------------------------------------------
@@ -210,11 +188,8 @@ FIRST = "each at its first kernel"
 class Profiled:
     """Stands in for ncu around a worker: writes a report of who launches what it can see."""
 
-    def __init__(self, study: Study, unseen: set[str], log: str = "", ends_at: str = "") -> None:
-        self.study = study
-        self.ends_at = ends_at
-        self.unseen = unseen
-        self.log = log
+    def __init__(self, unseen: set[str], log: str = "", ends_at: str = "") -> None:
+        self.unseen, self.log, self.ends_at = unseen, log, ends_at
         self.jobs: list[tuple[str, ...]] = []
 
     def worker(self, scratch: Path, job: VariantsJob, prefix: Any, cubins: Path) -> Profiled:
@@ -230,23 +205,22 @@ class Profiled:
 
     def watch(self, limit: float, on_event: Any) -> WorkerEnd:
         self.jobs.append(self.variants)
-        if self.ends_at == FIRST:
-            start = Start(variant=self.variants[0], phase=Phase.CAPTURE)
-            return WorkerEnd(events=[start], returncode=9, current=self.variants[0], log=self.log)
-        events: list[Event] = [Captured(variant=name) for name in self.variants]
+        done: tuple[str, ...] = () if self.ends_at == FIRST else self.variants
+        if self.ends_at in done:
+            done = done[: done.index(self.ends_at)]
+        events: list[Event] = [Captured(variant=name) for name in done]
+        seen = [name for name in done if name not in self.unseen]
+        if seen and (self.ends_at or not self.log):
+            (self.scratch / ncu.REPORT).write_text("\n".join(seen))
         if self.ends_at:
-            done = self.variants[: self.variants.index(self.ends_at)]
-            (self.scratch / ncu.REPORT).write_text("\n".join(done))
-            events = [Captured(variant=name) for name in done]
-            events.append(Start(variant=self.ends_at, phase=Phase.CAPTURE))
-            return WorkerEnd(events=events, returncode=9, log=self.log)
+            last = self.variants[len(done)]
+            start = Start(variant=last, phase=Phase.CAPTURE)
+            current = last if self.ends_at == FIRST else ""
+            return WorkerEnd([*events, start], returncode=9, current=current, log=self.log)
         for event in events:
             on_event(event)
-        seen = [name for name in self.variants if name not in self.unseen]
-        if seen and not self.log:
-            (self.scratch / ncu.REPORT).write_text("\n".join(seen))
         log = self.log or ("" if seen else "==WARNING== No kernels were profiled.\n")
-        return WorkerEnd(events=[*events, Done()], returncode=0, log=log)
+        return WorkerEnd([*events, Done()], returncode=0, log=log)
 
     def launches(self, report: Path) -> dict[str, int]:
         return {range_name("scale", name, "large"): 1 for name in report.read_text().split()}
@@ -266,7 +240,7 @@ def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
     def run(
         unseen: set[str], log: str = "", ends_at: str = ""
     ) -> tuple[MeasuredPlan, list[str], Profiled]:
-        tool = Profiled(study, unseen, log, ends_at)
+        tool = Profiled(unseen, log, ends_at)
         held.clear()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(measurement, "Worker", tool.worker)
@@ -276,9 +250,8 @@ def play(study: Study, tmp_path: Path, held: list[str]) -> Play:
             plan = Plan("large", captured=tuple(study.variants))
             folder = EvidenceFolder(tmp_path / "gpu")
             made = Measurement(study, Config(), folder, plan, lambda event: None)
-            patch.setattr(
-                made.recorder, "captures", lambda report, found, *rest: held.extend(found)
-            )
+            kept = lambda report, found, *rest: held.extend(found)  # noqa: E731
+            patch.setattr(made.recorder, "captures", kept)
             result = made.run()
             if result.unprofiled is not None:
                 raise result.unprofiled.error()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
+import re
+import signal
 import sys
 from pathlib import Path
 
@@ -12,13 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from answers import Capsys, Patch, both_of, error_of, python, refused
+from answers import Capsys, Patch, both_of, error_of, python, ran, refused
 from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
 from workbench.study.sources import source_files, source_texts
+from workbench.study.values import tolerance_at
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, STUDY, make
+from workspaces import GOOD, STUDY, make, rewrite
+
+REFUSED = ("list", "--json")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make(tmp_path, {"baseline": GOOD})
 
 
 def study_file(root: Path) -> Path:
@@ -43,49 +52,38 @@ def study_file(root: Path) -> Path:
     ],
 )
 def test_a_study_that_raises_or_exits_is_named_with_its_line(
-    text: str, words: list[str], tmp_path: Path, capsys: Capsys
+    text: str, words: list[str], root: Path, capsys: Capsys
 ) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).write_text(text + STUDY)
-    refused(capsys, "list", "--json", words=words, project=tmp_path)
+    study_file(root).write_text(text + STUDY)
+    refused(capsys, *REFUSED, words=words, project=root)
 
 
-def test_an_endless_import_is_stopped(tmp_path: Path, capsys: Capsys, monkeypatch: Patch) -> None:
-    import signal
-
+def test_an_endless_import_is_stopped(root: Path, capsys: Capsys, monkeypatch: Patch) -> None:
     monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 0.2)
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).write_text("while True:\n    pass\n")
+    study_file(root).write_text("while True:\n    pass\n")
     before = signal.getsignal(signal.SIGALRM)
-    refused(
-        capsys,
-        "list",
-        "--json",
-        words=["could not be imported: it takes longer than 0.2 s"],
-        project=tmp_path,
-    )
+    words = ["could not be imported: it takes longer than 0.2 s"]
+    refused(capsys, *REFUSED, words=words, project=root)
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_an_import_that_catches_the_first_stop_gets_another(
-    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+    root: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("workbench.bounds.STUDY_SECONDS", 0.1)
     monkeypatch.setattr("workbench.bounds.STUDY_AGAIN_SECONDS", 0.1)
-    make(tmp_path, {"baseline": GOOD})
     endless = "    while True:\n        pass\n"
-    study_file(tmp_path).write_text(f"try:\n{endless}except BaseException:\n{endless}")
-    refused(capsys, "list", "--json", words=["it takes longer than"], project=tmp_path)
+    study_file(root).write_text(f"try:\n{endless}except BaseException:\n{endless}")
+    refused(capsys, *REFUSED, words=["it takes longer than"], project=root)
 
 
-def test_what_a_study_prints_is_no_part_of_the_json(tmp_path: Path) -> None:
+def test_what_a_study_prints_is_no_part_of_the_json(root: Path) -> None:
     """In a process of its own: a program that the study starts writes to the descriptor."""
-    make(tmp_path, {"baseline": GOOD})
     prints = "import os, subprocess\nprint('one')\nos.write(1, b'two')\n"
     prints += "subprocess.run(['echo', 'three'])\n"
-    study_file(tmp_path).write_text(prints + STUDY)
-    done = python("-m", "workbench", "list", "--json", "--project", tmp_path)
+    study_file(root).write_text(prints + STUDY)
+    done = python("-m", "workbench", *REFUSED, "--project", root)
     assert done.returncode == 0
     assert json.loads(done.stdout)["studies"][0]["study"] == "scale"
     for text in ("one", "two", "three"):
@@ -93,12 +91,11 @@ def test_what_a_study_prints_is_no_part_of_the_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("closed", ["1", "2"])
-def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, tmp_path: Path) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).write_text("print('one')\n" + STUDY)
+def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, root: Path) -> None:
+    study_file(root).write_text("print('one')\n" + STUDY)
     line = f'exec {sys.executable} -m workbench list --json --project "$0" {closed}>&-'
-    done = subprocess.run(["sh", "-c", line, str(tmp_path)], capture_output=True, check=False)
-    assert b"Traceback" not in done.stderr
+    done = ran("sh", "-c", line, root)
+    assert "Traceback" not in done.stderr
     if closed == "2":
         assert json.loads(done.stdout)["studies"]
 
@@ -119,11 +116,10 @@ def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, tmp_path:
     ],
 )
 def test_odd_parts_of_a_study_are_named(
-    old: str, new: str, words: list[str], tmp_path: Path, capsys: Capsys
+    old: str, new: str, words: list[str], root: Path, capsys: Capsys
 ) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).write_text(STUDY.replace(old, new))
-    refused(capsys, "list", "--json", words=words, project=tmp_path)
+    rewrite(study_file(root), old, new)
+    refused(capsys, *REFUSED, words=words, project=root)
 
 
 @pytest.mark.parametrize(
@@ -135,39 +131,25 @@ def test_odd_parts_of_a_study_are_named(
         ("return Work(flops=float('nan'), bytes=1, dtype='')", "flops and bytes as numbers"),
     ],
 )
-def test_a_work_that_fails_is_named(body: str, told: str, tmp_path: Path, capsys: Capsys) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).write_text(STUDY.partition("    return Work")[0] + f"    {body}\n")
-    study = find_workspace(tmp_path).study()
-    with pytest.raises(UsageError) as caught:
-        study.work("large")
-    assert told in caught.value.message
+def test_a_work_that_fails_is_named(body: str, told: str, root: Path) -> None:
+    study_file(root).write_text(STUDY.partition("    return Work")[0] + f"    {body}\n")
+    with pytest.raises(UsageError, match=re.escape(told)):
+        find_workspace(root).study().work("large")
 
 
-def test_a_tolerance_that_fails_is_named(tmp_path: Path) -> None:
-    from workbench.errors import UsageError
-    from workbench.study.values import tolerance_at
-
-    make(tmp_path, {"baseline": GOOD})
-    text = STUDY.replace("tolerance = Tolerance(absolute=1e-6, relative=1e-6)", "{}")
-    for rule in ("lambda shape: shape.m", "lambda shape: 3"):
-        study_file(tmp_path).write_text(text.replace("{}", f"tolerance = {rule}"))
-        study = find_workspace(tmp_path).study()
-        with pytest.raises(UsageError, match=r"study\.py.* tolerance"):
-            tolerance_at(study.tolerance, study.shapes["large"])
+@pytest.mark.parametrize("rule", ["lambda shape: shape.m", "lambda shape: 3"])
+def test_a_tolerance_that_fails_is_named(rule: str, root: Path) -> None:
+    rewrite(study_file(root), "Tolerance(absolute=1e-6, relative=1e-6)", rule)
+    study = find_workspace(root).study()
+    with pytest.raises(UsageError, match=r"study\.py.* tolerance"):
+        tolerance_at(study.tolerance, study.shapes["large"])
 
 
 # ---- files that are no text, or no files -----------------------------------------------------
-def test_a_study_that_is_not_utf_8_is_named_with_the_byte(tmp_path: Path, capsys: Capsys) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).write_bytes(b"# caf\xe9\n" + STUDY.encode())
-    refused(
-        capsys,
-        "list",
-        "--json",
-        words=["study.py is not UTF-8: byte 0xe9 at offset 5", "save the file"],
-        project=tmp_path,
-    )
+def test_a_study_that_is_not_utf_8_is_named_with_the_byte(root: Path, capsys: Capsys) -> None:
+    study_file(root).write_bytes(b"# caf\xe9\n" + STUDY.encode())
+    words = ["study.py is not UTF-8: byte 0xe9 at offset 5", "save the file"]
+    refused(capsys, *REFUSED, words=words, project=root)
 
 
 @pytest.mark.parametrize("name", ["bad.py", "bad.cu"])
@@ -182,19 +164,23 @@ def test_a_source_that_is_not_utf_8_costs_only_its_variant(
     study = find_workspace(tmp_path).study()
     assert {"bad.py", "bad.cu"} <= {p.name for p in source_files(study, study.variants["bad"])}
     assert "caf\ufffd" in "".join(source_texts(study, study.variants["bad"]).values())
-    capsys.readouterr()
-    out, err = both_of(capsys, "build", "--json", project=tmp_path, code=4)
-    built = {found["variant"]: found for found in json.loads(out)["builds"]}
-    assert built["baseline"]["error"] == ""
-    assert f"{name} is not UTF-8: byte 0xe9 at offset {len(mark) + 4}" in built["bad"]["error"]
+    errors, err = built(tmp_path, capsys)
+    assert errors["baseline"] == ""
+    assert f"{name} is not UTF-8: byte 0xe9 at offset {len(mark) + 4}" in errors["bad"]
     assert f"error: bad: {name}" in err
 
 
-def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capsys) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    study_file(tmp_path).unlink()
-    study_file(tmp_path).mkdir()
-    err = error_of(capsys, "list", "--study", "scale", project=tmp_path)
+def built(root: Path, capsys: Capsys) -> tuple[dict[str, str], str]:
+    """The error of each variant, of which some do not build, and what stderr says."""
+    capsys.readouterr()
+    out, err = both_of(capsys, "build", "--json", project=root, code=4)
+    return {found["variant"]: found["error"] for found in json.loads(out)["builds"]}, err
+
+
+def test_a_folder_named_study_py_is_told(root: Path, capsys: Capsys) -> None:
+    study_file(root).unlink()
+    study_file(root).mkdir()
+    err = error_of(capsys, "list", "--study", "scale", project=root)
     assert "study.py is a folder, not a file" in err
     assert "did you mean 'scale'" not in err
 
@@ -203,55 +189,41 @@ def test_a_folder_named_study_py_is_told(tmp_path: Path, capsys: Capsys) -> None
 def test_sources_outside_of_the_study_are_not_read_and_do_not_compile(
     tmp_path: Path, capsys: Capsys
 ) -> None:
-    outside = tmp_path / "secret.cuh"
-    outside.write_text("#define SECRET 2\n")
-    root = make(tmp_path / "ws", {"baseline": GOOD, "up": GOOD, "far": GOOD}, {"other": ""})
+    (outside := tmp_path / "secret.cuh").write_text("#define SECRET 2\n")
+    other = 'from workbench import cuda\nkernel = cuda.kernel("../../../secret.cuh", "f")\n'
+    modules = {"other": f"{other}def run(x):\n    return x\n"}
+    root = make(tmp_path / "ws", dict.fromkeys(("baseline", "up", "far"), GOOD), modules)
     folder = root / "kernels" / "scale"
     for name, include in (("up", "../../../secret.cuh"), ("far", str(outside))):
-        path = folder / f"{name}.cu"
-        path.write_text(f'#include "{include}"\n' + path.read_text())
-    (folder / "other.py").write_text(
-        'from workbench import cuda\nkernel = cuda.kernel("../../../secret.cuh", "f")\n'
-        "def run(x):\n    return x\n"
-    )
+        rewrite(folder / f"{name}.cu", "extern", f'#include "{include}"\nextern')
     study = find_workspace(root).study()
     for name in ("up", "far", "other"):
         files = source_files(study, study.variants[name])
         assert {path.parent for path in files} == {folder}
         assert "secret.cuh" not in {path.name for path in files}
-    assert main(["build", "--json", "--project", str(root)]) == 4
-    built = {b["variant"]: b["error"] for b in json.loads(capsys.readouterr().out)["builds"]}
-    assert built["baseline"] == ""
-    assert 'up.cu(1): #include "../../../secret.cuh" leaves the folder' in built["up"]
-    assert "leaves the folder of its study" in built["far"]
-    assert "other.py names ../../../secret.cuh, which leaves" in built["other"]
+    errors, _ = built(root, capsys)
+    assert errors["baseline"] == ""
+    assert 'up.cu(1): #include "../../../secret.cuh" leaves the folder' in errors["up"]
+    assert "leaves the folder of its study" in errors["far"]
+    assert "other.py names ../../../secret.cuh, which leaves" in errors["other"]
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", ".hidden", "a\\b", "x" * 300])
 @pytest.mark.parametrize("kind", ["step", "reference"])
 def test_a_variant_is_called_as_a_file_of_its_folder(
-    kind: str, name: str, tmp_path: Path, capsys: Capsys
+    kind: str, name: str, root: Path, capsys: Capsys
 ) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    path = tmp_path / "ablations" / "scale" / "ablation.toml"
     rest = 'key_change = "x"\nparent = "baseline"' if kind == "step" else "primary = true"
-    path.write_text(f"{path.read_text()}\n[[{kind}]]\nvariant = '{name}'\n{rest}\n")
-    refused(
-        capsys,
-        "list",
-        "--json",
-        words=["ablation.toml", f"'{name}'", "no name of a file"],
-        project=tmp_path,
-    )
+    with (root / "ablations" / "scale" / "ablation.toml").open("a") as ladder:
+        ladder.write(f"\n[[{kind}]]\nvariant = '{name}'\n{rest}\n")
+    words = ["ablation.toml", f"'{name}'", "no name of a file"]
+    refused(capsys, *REFUSED, words=words, project=root)
 
 
 @pytest.mark.parametrize("name", ["../scale", "scale/../scale", "/", ".."])
-def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Capsys) -> None:
-    make(tmp_path, {"baseline": GOOD})
-    (tmp_path / "workbench.toml").write_text(f'study = "{name}"')
-    code = main(["build", "--arch", "sm_0", "--study", name, "--project", str(tmp_path)])
-    err = capsys.readouterr().err
-    assert code == 2
+def test_a_study_is_called_as_its_folder(name: str, root: Path, capsys: Capsys) -> None:
+    (root / "workbench.toml").write_text(f'study = "{name}"')
+    err = error_of(capsys, "build", "--arch", "sm_0", "--study", name, project=root)
     assert f"unknown study '{name}'" in err
 
 
@@ -259,12 +231,17 @@ def test_a_study_is_called_as_its_folder(name: str, tmp_path: Path, capsys: Caps
 def test_parameters_that_are_no_values_are_named(
     value: str, tmp_path: Path, capsys: Capsys
 ) -> None:
-    module = f"from workbench import cuda\nn = 1\nparams = cuda.params(warps={value})\n"
-    make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
-    err = error_of(capsys, "build", "fix1[warps=2]", project=tmp_path)
+    root = with_parameter(tmp_path, "warps", value)
+    err = error_of(capsys, "build", "fix1[warps=2]", project=root)
     assert "fix1.py:3: the values in cuda.params(...) must be plain" in err
     assert "hint: compute what depends on them below, from params" in err
     assert "'warps'" in err
+
+
+def with_parameter(root: Path, name: str, default: str) -> Path:
+    """A workspace whose ``fix1`` declares it, in its third line."""
+    module = f"from workbench import cuda\nn = 1\nparams = cuda.params({name}={default})\n"
+    return make(root, {"baseline": GOOD}, {"fix1": f"{module}def run(x):\n    return x\n"})
 
 
 @pytest.mark.parametrize(
@@ -275,10 +252,8 @@ def test_parameters_that_are_no_values_are_named(
 def test_a_parameter_has_a_value_that_a_name_and_json_can_have(
     value: str, hint: str, tmp_path: Path, capsys: Capsys
 ) -> None:
-    default = '"a"' if "/" in value else "1.0"
-    module = f"from workbench import cuda\nparams = cuda.params(rate={default})\n"
-    make(tmp_path, {"baseline": GOOD}, {"fix1": module + "def run(x):\n    return x\n"})
-    assert f"hint: {hint}" in error_of(capsys, "build", f"fix1[rate={value}]", project=tmp_path)
+    root = with_parameter(tmp_path, "rate", '"a"' if "/" in value else "1.0")
+    assert f"hint: {hint}" in error_of(capsys, "build", f"fix1[rate={value}]", project=root)
 
 
 # ---- any study at all ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from workbench.ncu.report_file import Report, read_report
 from workbench.render import as_json, in_short
 from workbench.run.protocol import Captured, ErrorText, Failed
 from workbench.words import Phase
-from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, recorded_report
+from workspaces import CAUSAL, EVIDENCE, FIXTURE, copy_of_fixture, put_in, recorded_report, told_in
 
 REPORT = recorded_report(CAUSAL, "fix10")
 RED = "\x1b[31m\u202ered"
@@ -118,13 +118,10 @@ def test_a_brief_answer_is_one_line_of_json(capsys: Capsys, verb: str, names: li
 @example(WORST)
 def test_no_progress_steers_the_terminal(capsys: Capsys, text: str) -> None:
     """Where stderr is no terminal, and where it is one."""
-    error = ErrorText(kind=text, message=text)
+    error, screen = ErrorText(kind=text, message=text), io.StringIO()
     with Progress(captures=2) as progress:
-        screen = io.StringIO()
-        for console in (
-            progress.console,
-            Console(file=screen, force_terminal=True, highlight=False),
-        ):
+        terminal = Console(file=screen, force_terminal=True, highlight=False)
+        for console in (progress.console, terminal):
             progress.console = console
             progress(Failed(variant=text, phase=Phase.BUILD, error=error))
             progress(Captured(variant=text))
@@ -168,11 +165,11 @@ def test_show_says_names_of_a_report_printable(
 
 def test_what_does_not_compile_is_told_once(tmp_path: Path, capsys: Capsys) -> None:
     root = copy_of_fixture(tmp_path)
-    path = root / "ablations" / "attention" / "evidence" / EVIDENCE.name / "variants/fix10.json"
+    path = root / EVIDENCE.relative_to(FIXTURE) / "variants/fix10.json"
+    record = told_in(path)
     why = "b.cu does not compile\n/workbench/kernels/attention/b.cu(3): error: \x1b[2J"
-    record = json.loads(path.read_text())
     record["build"]["error"] = why
-    path.write_text(json.dumps(record))
+    put_in(path, record)
     out, err = both_of(capsys, "check", "fix10", project=root, code=1)
     for text in (out, err):
         assert text.count("b.cu does not compile") == 1

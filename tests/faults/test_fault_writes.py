@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from workbench.evidence.records import Timing, VariantRecord
 from workbench.evidence.store import EvidenceFolder
 from workbench.run.recording import remove_superseded, remove_unused
 from workbench.study.files import is_there, listed, write_bytes
-from workspaces import EVIDENCE, copy_of_fixture
+from workspaces import EVIDENCE, FIXTURE, contents, copy_of_fixture
 
 BUILD = EVIDENCE / "variants" / "fix10.json"
 SHAPE = "b4h16s2048d128-causal"
@@ -69,50 +70,37 @@ def test_a_killed_writer_leaves_whole_files_and_its_successor_sweeps(
 
 
 def test_a_living_writer_and_the_files_of_users_are_left_alone(tmp_path: Path) -> None:
-    names = {
-        ".fix10.json.abcd1234.part": True,
-        ".other.json.zst.abc_1234.part": False,
-        ".fix10.json.abcd1234": False,
-        ".report.md.original": False,
-        ".fix10.json.bak": False,
-        "fix10.json.abcd1234": False,
-        ".gitignore": False,
+    left = ".fix10.json.abcd1234.part"
+    kept = {
+        *(".other.json.zst.abc_1234.part", ".fix10.json.abcd1234", ".report.md.original"),
+        *(".fix10.json.bak", "fix10.json.abcd1234", ".gitignore"),
     }
-    for name in names:
-        (tmp_path / name).write_text("")
+    for name in (left, *kept):
+        (tmp_path / name).touch()
         os.utime(tmp_path / name, (0, 0))
-    (tmp_path / ".fix10.json.young123.part").write_text("")
+    (tmp_path / ".fix10.json.young123.part").touch()
     write_bytes(tmp_path / "fix10.json", b"{}")
-    kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {
-        "fix10.json",
-        ".fix10.json.young123.part",
-        *(n for n, d in names.items() if not d),
-    }
+    there = {path.name for path in tmp_path.iterdir()}
+    assert there == kept | {"fix10.json", ".fix10.json.young123.part"}
 
 
 def evidence(workspace: Path) -> EvidenceFolder:
-    return EvidenceFolder(workspace / "ablations" / "attention" / "evidence" / EVIDENCE.name)
+    return EvidenceFolder(workspace / EVIDENCE.relative_to(FIXTURE))
 
 
 def lock(monkeypatch: Patch, locked: Path) -> None:
     """A folder that may not be listed, whoever runs the tests."""
-    listing = os.listdir
 
-    def refuse(path: object = ".") -> list[str]:
-        if Path(str(path)) == locked:
-            raise PermissionError(13, "Permission denied", str(locked))
-        return listing(str(path))
+    def refusing(look: Callable[[str], object]) -> Callable[..., object]:
+        def refuse(path: object = ".") -> object:
+            if Path(str(path)) == locked:
+                raise PermissionError(13, "Permission denied", str(locked))
+            return look(str(path))
 
-    scanning = os.scandir
+        return refuse
 
-    def scan(path: object = ".") -> object:
-        if Path(str(path)) == locked:
-            raise PermissionError(13, "Permission denied", str(locked))
-        return scanning(str(path))
-
-    monkeypatch.setattr(os, "listdir", refuse)
-    monkeypatch.setattr(os, "scandir", scan)
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
 
 
 @pytest.mark.parametrize("verb", ["ablate", "list", "report"])
@@ -129,16 +117,13 @@ def test_an_unreadable_timings_folder_is_an_error_and_nothing_is_written(
     assert report.read_text() == "of yesterday"
 
 
-def test_a_file_where_a_folder_belongs_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "timings").write_text("")
+def test_whether_a_file_is_there_can_be_unknown(tmp_path: Path) -> None:
+    """A file where a folder belongs, and a link in a loop."""
+    (tmp_path / "timings").touch()
     with pytest.raises(EnvironmentLacks, match="cannot be read"):
         listed(tmp_path / "timings")
     assert listed(tmp_path / "none") == []
-
-
-def test_whether_a_file_is_there_can_be_unknown(tmp_path: Path) -> None:
-    loop = tmp_path / "loop.json"
-    loop.symlink_to(loop)
+    (loop := tmp_path / "loop.json").symlink_to(loop)
     with pytest.raises(EnvironmentLacks, match=r"loop\.json cannot be read"):
         is_there(loop)
     assert not is_there(tmp_path / "none.json")
@@ -217,16 +202,15 @@ def test_no_write_leaves_the_workspace_through_a_link(
         path.rename(outside)
     outside.mkdir(exist_ok=True)
     path.symlink_to(outside)
-    before = sorted(outside.rglob("*"))
+    before = contents(outside)
     if link.startswith("reports"):
         assert "leads out of the workspace" in error_of(capsys, "report", project=workspace)
     else:
         record = store.variant_record(evidence(workspace), "fix10")
-        with pytest.raises(UsageError, match="leads out of the workspace"):
-            store.write(evidence(workspace).variant("fix11"), record)
-        with pytest.raises(UsageError, match="leads out of the workspace"):
-            store.append(evidence(workspace).journal, record)
-    assert sorted(outside.rglob("*")) == before
+        for write, to in ((store.write, "variants/fix11.json"), (store.append, "journal.jsonl")):
+            with pytest.raises(UsageError, match="leads out of the workspace"):
+                write(evidence(workspace).root / to, record)
+    assert contents(outside) == before
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644), (0o002, 0o664)])
