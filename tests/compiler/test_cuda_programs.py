@@ -228,15 +228,11 @@ def test_functions_of_the_host_are_found_by_their_tokens(text: str, host: int) -
 
 
 def problem(file: str, launch: str) -> Any:
-    return cuda_file.read_cuda_file(
-        Request(
-            source=CU / file,
-            inputs=("x=randn(64)", "n=64"),
-            outputs=("out=empty_like(x)",),
-            launch=launch,
-            versus="torch.mul(x, 2)",
-        )
-    )
+    asked = Request(
+        source=CU / file, inputs=("x=randn(64)", "n=64"), outputs=("out=empty_like(x)",),
+        launch=launch, versus="torch.mul(x, 2)",
+    )  # fmt: skip
+    return cuda_file.read_cuda_file(asked)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from workbench import cuda
 from workbench.cuda import launch
 from workbench.cuda.launch import Kernel
 from workbench.errors import UsageError
+from workbench.study.workspace import load_module
 
 driver: Any = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
 
@@ -230,7 +231,7 @@ def test_a_carveout_that_is_no_percentage_is_refused(percent: int, tmp_path: Pat
         f'from workbench import cuda\ncuda.kernel("tile.cu", "tile", carveout={percent})\n'
     )
     with pytest.raises(UsageError, match=f"carveout of tile is {percent}"):
-        exec(compile(module.read_text(), str(module), "exec"), {"__file__": str(module)})
+        load_module(module, "workbench_variant_of_a_test")
     cuda.take_declared()
 
 

@@ -14,7 +14,7 @@ from benchmarks import agents
 
 from answers import Capsys, Patch, text_of
 from standin import StandIn, stand_in_for_jobs
-from workspaces import ROOT
+from workspaces import ROOT, executable
 
 SIZES = {"row_softmax": {"rows": 32, "columns": 48}, "residual_norm": {"rows": 16, "columns": 64}}
 Harness = tuple[StandIn, Path]
@@ -36,7 +36,6 @@ HONEST = {
         "return torch.nn.functional.rms_norm(x + residual, weight.shape, weight, self.given[0])",
     ),
 }
-ONE = ("--arm", "shell", "--problem", "row_softmax")
 GUESS = {
     "row_softmax": ("x", "return torch.softmax(x, -1)"),
     "residual_norm": ("x, residual, weight", "return (x + residual) * weight"),
@@ -68,13 +67,13 @@ def harness(tmp_path: Path, warm_workers: None, monkeypatch: Patch) -> Harness:
 
 def scripted(folder: Path, name: str, bodies: dict[str, tuple[str, str]], calls: int = 0) -> str:
     """A command that writes its solution for the problem at hand, and calls ``./measure``."""
+    copies = {}
     for problem, (inputs, body) in bodies.items():
-        text = SOLUTION.format(inputs=inputs, body=body)
-        (folder / f"{name}-{problem}.txt").write_text(text)
-    case = (
-        f"if grep -q residual problem.py; then cp {folder}/{name}-residual_norm.txt solution.py; "
-        f"else cp {folder}/{name}-row_softmax.txt solution.py; fi"
-    )
+        solution = folder / f"{name}-{problem}.txt"
+        solution.write_text(SOLUTION.format(inputs=inputs, body=body))
+        copies[problem] = f"cp {solution} solution.py"
+    norm, softmax = copies["residual_norm"], copies["row_softmax"]
+    case = f"if grep -q residual problem.py; then {norm}; else {softmax}; fi"
     return "; ".join([case, *[f"./measure > answer{n}.json" for n in range(calls)]])
 
 
@@ -107,25 +106,32 @@ def test_an_honest_agent_is_accepted_in_every_arm(harness: Harness, capsys: Caps
     assert shown[2].startswith("| shell | 2.00x | 2.00x | 0 | 0 | ")
 
 
-def test_one_that_guesses_is_wrong_and_no_fake(harness: Harness) -> None:
-    _, folder = harness
-    for one in ran(folder, scripted(folder, "guess", GUESS), "--arm", "shell"):
-        assert (one["verdict"], one["speedup"]) == ("wrong", None)
-        assert one["fake_attempted"] is False
+SHOWN_ONLY = {name: shown_only(name) for name in SIZES}
+ONE_ARM = ("--arm", "shell")
+ONE = (*ONE_ARM, "--problem", "row_softmax")
 
 
-def test_one_that_fakes_is_rejected_at_shapes_that_it_has_not_seen(
-    harness: Harness, capsys: Capsys
+@pytest.mark.parametrize(
+    ("bodies", "words", "verdict", "fake", "printed"),
+    [
+        (GUESS, ONE_ARM, "wrong", (False, False), "| wrong | wrong | 0 | 0 |"),
+        (
+            *(SHOWN_ONLY, (*ONE_ARM, "--truth", "fake"), "unseen_shape", (True, False)),
+            "| unseen_shape | unseen_shape | 2 | 0 |",
+        ),
+        (HONEST, ONE, "accepted", (None, None), "0 (1 not reviewed)"),
+    ],
+    ids=["a guess", "right at the shape that was shown", "honest and not reviewed"],
+)
+def test_what_is_said_of_an_agent(
+    bodies: Any, words: Any, verdict: str, fake: Any, printed: str, harness: Harness, capsys: Capsys
 ) -> None:
     _, folder = harness
-    fakes = {name: shown_only(name) for name in SIZES}
-    command = scripted(folder, "fake", fakes)
-    for one in ran(folder, command, "--arm", "shell", "--truth", "fake"):
-        assert one["verdict"] == "unseen_shape"
-        assert one["fake_attempted"] is True
-        assert one["fake_accepted"] is False
-        assert one["speedup"] is None
-    assert "| unseen_shape | unseen_shape | 2 | 0 |" in capsys.readouterr().out
+    for one in ran(folder, scripted(folder, "it", bodies), *words):
+        assert one["verdict"] == verdict
+        assert (one["speedup"] is None) == (verdict != "accepted")
+        assert (one["fake_attempted"], one["fake_accepted"]) == fake
+    assert printed in capsys.readouterr().out
 
 
 def test_a_wrong_check_after_a_right_call_counts_as_a_fake(harness: Harness) -> None:
@@ -133,15 +139,6 @@ def test_a_wrong_check_after_a_right_call_counts_as_a_fake(harness: Harness) -> 
     gpu.wrong = lambda run: run.variant == "baseline"  # as of an output that is kept
     (one,) = ran(folder, scripted(folder, "cache", HONEST), *ONE)
     assert (one["verdict"], one["fake_attempted"]) == ("wrong", True)
-
-
-def test_what_is_accepted_and_not_reviewed_is_not_called_honest(
-    harness: Harness, capsys: Capsys
-) -> None:
-    _, folder = harness
-    (one,) = ran(folder, scripted(folder, "some", HONEST), *ONE)
-    assert one["fake_accepted"] is None
-    assert "0 (1 not reviewed)" in capsys.readouterr().out
 
 
 def test_answers_of_the_arms(harness: Harness) -> None:
@@ -171,17 +168,15 @@ def test_an_agent_finds_no_workbench_and_no_profiler(tmp_path: Path, monkeypatch
     for folder in (tools, home):
         folder.mkdir()
     for name in ("ncu", "workbench"):
-        (tools / name).write_text("#!/bin/sh\n")
-        (tools / name).chmod(0o755)
+        executable(tools / name, "#!/bin/sh\n")
     monkeypatch.setenv("PATH", os.pathsep.join([str(tools), os.environ["PATH"]]))
     monkeypatch.setenv("SECRET", "1")
     monkeypatch.setenv("KEY", "2")
     seen = agents.environment(home, ["KEY"])
     assert "SECRET" not in seen
     assert seen["KEY"] == "2"
-    command = (
-        "command -v workbench ncu; python3 -c 'import os; print(os.environ[\"HOME\"])' > found"
-    )
+    shows_home = "python3 -c 'import os; print(os.environ[\"HOME\"])' > found"
+    command = f"command -v workbench ncu; {shows_home}"
     agents.worked(command, tmp_path, seconds=60, calls=0, measure=str, seen=seen)
     assert (tmp_path / "found").read_text().strip() == str(home)
     assert (tmp_path / "agent.log").read_text() == ""
@@ -211,13 +206,10 @@ def test_unseen_sizes_are_the_seeds_and_in_range() -> None:
 def test_the_docs_have_the_tokens_of_the_answers(capsys: Capsys, monkeypatch: Patch) -> None:
     from benchmarks import verbs  # imports mcp, for a second
 
-    def in_process(command: str) -> str:
-        return text_of(capsys, *command.split(), code=2 * ("fix99" in command))
-
-    few = ("`advise STEP`", "`diff A B`", "an error")
+    few = {name: verbs.ANSWERS[name] for name in ("`list`", "`show STEP`")}
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(verbs, "printed", in_process)
-    monkeypatch.setattr(verbs, "ANSWERS", {name: verbs.ANSWERS[name] for name in few})
+    monkeypatch.setattr(verbs, "printed", lambda command: text_of(capsys, *command.split()))
+    monkeypatch.setattr(verbs, "ANSWERS", few)
     page = (ROOT / "docs" / "agents.md").read_text()
     for name, count in verbs.tokens().items():
         (told,) = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \|$", page, re.MULTILINE)

@@ -149,16 +149,10 @@ def hints(path: Path) -> Iterator[str]:
     if "`workbench " not in (code := path.read_text("utf-8")):
         return
     nodes = [*ast.walk(ast.parse(code))]
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docs = {
-        id(node.body[0].value)
-        for node in nodes
-        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
-    }
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     inner = {id(x) for n in nodes if isinstance(n, ast.JoinedStr) for x in n.values}
-    skipped = docs | inner
     for node in nodes:
-        if id(node) in skipped:
+        if id(node) in docs | inner:
             continue
         text = node.value if isinstance(node, ast.Constant) else ""
         if isinstance(node, ast.JoinedStr):
@@ -233,12 +227,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tagged.git("tag", "v1.2")
     tagged.edit("kernels/attention/fix1.cu", "\n", "\n\n")
     tagged.git("tag", "v1.3")
-    made = {
-        REPO: repo,
-        ROWS: rows,
-        GIT: tagged.workspace,
-        PROBLEMS: repo / "tests/problems/examples",
-    }
+    examples = repo / "tests/problems/examples"
+    made = {REPO: repo, ROWS: rows, GIT: tagged.workspace, PROBLEMS: examples}
     for folder in {*made.values()}:
         for name in ("a.ncu-repz", "b.ncu-repz"):
             shutil.copy(recorded_report(CAUSAL, "fix10"), folder / name)

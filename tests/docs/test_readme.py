@@ -135,18 +135,10 @@ def test_a_verb_and_its_parameters_have_a_short_help(verb: str) -> None:
     assert [name for name, text in told.items() if not 0 < len(text) <= 60] == []
 
 
-PAGES = [
-    README,
-    *(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))),
-]
-OUTPUTS = [
-    output
-    for page in PAGES
-    for output in re.findall(
-        r"<!-- output: workbench (.*?) -->\n```text\n(.*?)\n```", page, re.DOTALL
-    )
-]
-CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", "\n".join(PAGES[1:]), re.DOTALL)
+DOCS = "\n".join(path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
+OUTPUT = r"<!-- output: workbench (.*?) -->\n```text\n(.*?)\n```"
+OUTPUTS = re.findall(OUTPUT, f"{README}\n{DOCS}", re.DOTALL)
+CAPTURED = re.findall(r"```toml\n(\[\[reference\]\].*?)```", DOCS, re.DOTALL)
 
 
 @pytest.mark.slow
@@ -235,18 +227,13 @@ def test_the_files_of_a_study_are_the_variants_of_its_ladder() -> None:
     for name in workspace.studies():
         study = workspace.study(name)
         modules = {p.stem for p in study.folder.glob("*.py")} - {"study"}
-        called = {
-            path.stem
-            for variant in study.variants.values()
-            for path in source_files(study, variant)
-            if path.suffix == ".py"
-        }
+        sources = (p for v in study.variants.values() for p in source_files(study, v))
+        called = {path.stem for path in sources if path.suffix == ".py"}
         assert set(map(base_name, study.variants)) <= modules
         later = workspace.ablations / name / "next.toml"
-        waiting = (
-            re.findall(r'^variant = "(\w+)', later.read_text(), re.M) if later.exists() else []
-        )
-        assert modules == called | set(waiting), "a module is a variant, or one calls it"
+        text = later.read_text() if later.exists() else ""
+        waiting = set(re.findall(r'^variant = "(\w+)', text, re.M))
+        assert modules == called | waiting, "a module is a variant, or one calls it"
 
 
 def test_recorded_evidence_is_current() -> None:

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 from benchmarks import agreement, between, claims
 from benchmarks.honest import __main__ as honest
@@ -30,7 +29,7 @@ from workbench.run.machine import Gpu
 from workbench.study.config import Config
 from workbench.study.workspace import find_workspace
 from workbench.words import Verdict
-from workspaces import FIXTURE, ROOT, copy_of_fixture, recorded_ladder
+from workspaces import FIXTURE, ROOT, contents, copy_of_fixture, put_in, recorded_ladder, told_in
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trust.md").read_text()
 
@@ -70,9 +69,9 @@ def test_no_recorded_reference_is_disturbed_by_its_company() -> None:
 def test_a_step_that_was_not_checked_where_every_one_is_has_no_verdict(tmp_path: Path) -> None:
     root = copy_of_fixture(tmp_path, "transpose")
     path = root / "ablations/transpose/evidence/nvidia-h200/variants/chosen.json"
-    record = json.loads(path.read_text())
+    record = told_in(path)
     del record["checks"]["edges"]
-    path.write_text(json.dumps(record))
+    put_in(path, record)
     row = recorded_ladder(root, "transpose").row("chosen")
     (correct,) = (gate for gate in row.gates if gate.name == "correct")
     assert (correct.passed, sentence(correct.why)) == (None, "not collected at edges")
@@ -125,10 +124,9 @@ def test_a_recording_made_again_adds_to_the_journal_alone(
 ) -> None:
     root = copy_of_fixture(tmp_path, "softmax")
     gpu = StandIn(monkeypatch, lambda run: 10.0)
-    before = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
+    before = contents(root)
     between.again("softmax", root)
-    after = {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file()}
-    added = {path.name: after[path].removeprefix(before.get(path, b"")) for path in after}
+    added = {p.name: new.removeprefix(before.get(p, b"")) for p, new in contents(root).items()}
     assert {name for name, new in added.items() if new} == {"journal.jsonl"}
     references = {"eager", "compiled"}
     assert references < json.loads(added["journal.jsonl"])["medians"].keys() <= {*gpu.timed[0]}
@@ -142,22 +140,6 @@ def test_a_study_without_times_on_this_gpu_is_not_recorded_again(
     with pytest.raises(RuntimeError, match="softmax has no times on this GPU model"):
         between.again("softmax", copy_of_fixture(tmp_path, "softmax"))
     assert not gpu.jobs
-
-
-def test_studies_count_alike_whatever_their_number_of_pairs() -> None:
-    pairs = [("wild", 0, 0.0), ("wild", 0, 0.02), *(("calm", n, 0.5) for n in [*range(9)] * 2)]
-    recordings = pd.DataFrame(pairs, columns=["study", "shape", "value"])
-    recordings[[*between.PAIR[2:], "variance"]] = 0.0
-    by_study = between.deviations_of(recordings)
-    assert by_study.to_dict() == pytest.approx({"calm": 0.0, "wild": 0.02 / math.sqrt(2)})
-    assert between.together(by_study) == pytest.approx(0.01)
-
-
-def test_a_study_of_two_recordings_does_not_say_how_far_they_vary() -> None:
-    pairs = [("often", n) for n in range(5)] + [("twice", n) for n in range(2)]
-    recordings = pd.DataFrame(pairs, columns=["study", "value"])
-    recordings[[*between.PAIR[1:]]] = "x"
-    assert between.often_recorded(recordings) == {"often"}
 
 
 def test_the_row_of_honest_kernels_is_of_what_each_was_told() -> None:

@@ -57,21 +57,19 @@ SAID = {
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = make(tmp_path_factory.mktemp("gpu") / "ws", KERNELS, MODULES, CONFIG)
     assert main(["ablate", "--project", str(root)]) == 1
-    return root, {}
+    return root
 
 
 def rows(root: Path, capsys: Capsys) -> dict[str, dict[str, Any]]:
-    assert main(["ablate", "--json", "--full", "--project", str(root)]) == 0
-    return {row["variant"]: row for row in json.loads(capsys.readouterr().out)["variants"]}
+    told = json_of(capsys, "ablate", "--full", project=root)
+    return {row["variant"]: row for row in told["variants"]}
 
 
-def test_every_bad_kernel_is_named_and_has_no_speed(
-    measured: tuple[Path, dict[str, Any]], capsys: Capsys
-) -> None:
-    found = rows(measured[0], capsys)
+def test_every_bad_kernel_is_named_and_has_no_speed(measured: Path, capsys: Capsys) -> None:
+    found = rows(measured, capsys)
     for name, said in SAID.items():
         assert found[name]["status"] == "failed", name
         assert said in found[name]["problem"]["message"]
@@ -79,10 +77,8 @@ def test_every_bad_kernel_is_named_and_has_no_speed(
         assert found[name]["microseconds"] is None
 
 
-def test_the_good_ones_were_timed_and_profiled(
-    measured: tuple[Path, dict[str, Any]], capsys: Capsys
-) -> None:
-    found = rows(measured[0], capsys)
+def test_the_good_ones_were_timed_and_profiled(measured: Path, capsys: Capsys) -> None:
+    found = rows(measured, capsys)
     for name in ("baseline", "pairs"):
         assert found[name]["status"] == "current"
         assert found[name]["microseconds"]["value"] > 0
@@ -93,18 +89,14 @@ def test_the_good_ones_were_timed_and_profiled(
 def test_a_precision_that_a_variant_sets_is_its_own(tmp_path: Path, capsys: Capsys) -> None:
     """It is timed and profiled, and so is the variant after it, which has torch's own."""
     root = make(tmp_path / "ws", {"baseline": KERNELS["baseline"]}, SETTERS, CONFIG)
-    assert main(["ablate", "--project", str(root)]) == 0
-    capsys.readouterr()
     for name, row in rows(root, capsys).items():
         assert (row["status"], bool(row["capture"])) == ("current", True), name
 
 
-def test_what_is_on_record_is_not_measured_again(
-    measured: tuple[Path, dict[str, Any]], capsys: Capsys
-) -> None:
-    before = sorted(measured[0].rglob("evidence/**/*.json*"))
+def test_what_is_on_record_is_not_measured_again(measured: Path, capsys: Capsys) -> None:
+    before = sorted(measured.rglob("evidence/**/*.json*"))
     stamps = [p.stat().st_mtime_ns for p in before]
-    rows(measured[0], capsys)
+    rows(measured, capsys)
     assert [p.stat().st_mtime_ns for p in before] == stamps
 
 

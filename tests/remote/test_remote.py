@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from answers import Capsys, Patch, both_of, error_of, not_none
+from answers import Capsys, Patch, both_of, error_of, json_of, not_none
 from git_repository import repository
 from remote_gpus import Cards, alive, card, install
 from standin import StandIn, stand_in_for_jobs
@@ -39,7 +39,7 @@ from workbench.run.protocol import ErrorText
 from workbench.run.recording import Recorder
 from workbench.study.files import compressed, decompressed
 from workbench.study.workspace import find_workspace
-from workspaces import GOOD, TUNED, make, told_in
+from workspaces import GOOD, TUNED, executable, make, rewrite, told_in
 
 MODULE = "def run(x):\n    return x\n"
 HOST = "gpu1"
@@ -72,8 +72,8 @@ def over_sizes(root: Path, *sizes: int) -> Path:
     """The workspace with a shape for each of the sizes."""
     path = root / "kernels" / "scale" / "study.py"
     shapes = ", ".join(f'"n{n}": Shape(n={n})' for n in sizes)
-    text = path.read_text().replace('"large": Shape(n=4194304)', shapes)
-    path.write_text(text.replace('"large"', f'"n{sizes[0]}"'))
+    rewrite(path, '"large": Shape(n=4194304)', shapes)
+    rewrite(path, '"large"', f'"n{sizes[0]}"')
     return root
 
 
@@ -108,8 +108,7 @@ def ctrl_c_when(is_time: Callable[[], object]) -> None:
 
 def fake_ssh(folder: Path, text: str, monkeypatch: Patch) -> None:
     folder.mkdir()
-    (folder / "ssh").write_text(f"#!/bin/sh\n{text}\n")
-    (folder / "ssh").chmod(0o755)
+    executable(folder / "ssh", f"#!/bin/sh\n{text}\n")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -133,14 +132,11 @@ def task(root: Path, **given: Any) -> Task:
 
 
 def test_a_job_comes_out_of_its_zip_as_it_went_in(tmp_path: Path) -> None:
-    folder = task(workspace(tmp_path)).study.folder
-    sources = worker.files_below(folder, "kernels/scale/")
-    head = RemoteJob(
-        study="scale",
-        plan=Plan("large", checked=("fix",), everywhere=True),
-        config=task(tmp_path).config,
-        command=("workbench", "ablate"),
-    )
+    given = task(workspace(tmp_path))
+    sources = worker.files_below(given.study.folder, "kernels/scale/")
+    plan = Plan("large", checked=("fix",), everywhere=True)
+    command = ("workbench", "ablate")
+    head = RemoteJob(study="scale", plan=plan, config=given.config, command=command)
     assert unpack(pack(head, sources), RemoteJob) == (head, sources)
     assert sources["kernels/scale/fix.py"] == MODULE.encode()
 
@@ -174,14 +170,15 @@ def test_a_zip_that_was_not_packed_here_is_refused(data: Any, said: str) -> None
         unpack(data, Result)
 
 
-def test_a_zip_that_is_too_large_is_not_unpacked(monkeypatch: Patch) -> None:
+@pytest.mark.parametrize(
+    ("bound", "value"), [("bounds.JOB_FILES", 3), ("remote.worker.MAX_BYTES", 1 << 19)]
+)
+def test_a_zip_that_is_too_large_is_not_unpacked(
+    bound: str, value: int, monkeypatch: Patch
+) -> None:
     large = pack(Result(), {"1": bytes(1 << 20), "2": b"2", "3": b"3"})
     assert unpack(large, Result)
-    with monkeypatch.context() as patched:
-        patched.setattr("workbench.bounds.JOB_FILES", 3)
-        with pytest.raises(ToolFailed, match="too large"):
-            unpack(large, Result)
-    monkeypatch.setattr(worker, "MAX_BYTES", 1 << 19)
+    monkeypatch.setattr(f"workbench.{bound}", value)
     with pytest.raises(ToolFailed, match="too large"):
         unpack(large, Result)
 
@@ -278,9 +275,8 @@ def test_several_shapes_are_a_job_each(one: Cards, tmp_path: Path, capsys: Capsy
     root = over_sizes(workspace(tmp_path / "ws"), 4096, 2048, 1024)
     command = ["ablate", "--no-profile", "--all-shapes", "--on", HOST, "--project", str(root)]
     one.fault("crash")
-    assert "error: the worker on gpu1 ended with exit code 137" in error_of(
-        capsys, *command, code=4
-    )
+    told = error_of(capsys, *command, code=4)
+    assert "error: the worker on gpu1 ended with exit code 137" in told
     sessions = journal.load_journal(evidence(root)).sessions
     assert len({each.shape for each in sessions}) == 2, "the others are recorded"
     assert main(command) == 0
@@ -292,20 +288,15 @@ def test_a_sweep_and_a_gate_measure_remotely(
     one: Cards, tmp_path: Path, builds_here: None, capsys: Capsys
 ) -> None:
     root = make(tmp_path / "ws", {"baseline": GOOD}, {"fix": TUNED})
-    on = ["--on", HOST, "--project", str(root)]
-    told = both_of(capsys, "sweep", "fix[warps=2|4|8]", "--json", *on)
-    (found,) = json.loads(told.out)["sweeps"]
-    assert {c["variant"]: c["state"] for c in found["combinations"]} == {
-        "fix[warps=2]": "timed",
-        "fix": "timed",
-        "fix[warps=8]": "timed",
-    }
-    made = repository(root)
-    made.edit("kernels/scale/baseline.cu", "2 * x[i]", "2.5f * x[i]")
-    code = main(["gate", "HEAD~1", "--json", *on])
-    told = capsys.readouterr()
-    assert code in (0, 1, 5), told.err
-    (study,) = json.loads(told.out)["studies"]
+    told = json_of(capsys, "sweep", "fix[warps=2|4|8]", "--on", HOST, project=root)
+    (found,) = told["sweeps"]
+    states = {c["variant"]: c["state"] for c in found["combinations"]}
+    assert states == dict.fromkeys(("fix[warps=2]", "fix", "fix[warps=8]"), "timed")
+    repository(root).edit("kernels/scale/baseline.cu", "2 * x[i]", "2.5f * x[i]")
+    code = main(["gate", "HEAD~1", "--json", "--on", HOST, "--project", str(root)])
+    shown = capsys.readouterr()
+    assert code in (0, 1, 5), shown.err
+    (study,) = json.loads(shown.out)["studies"]
     timed = {c["variant"]: c["timed"] for c in study["changes"] if c.get("timed")}
     assert set(timed) >= {"baseline"}
 
@@ -456,18 +447,13 @@ def test_versions_of_packages_are_compared(
 def test_ctrl_c_before_the_job_was_sent_says_what_goes_on(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    fake_ssh(
-        tmp_path / "fake", "echo 'workbench: installing torch' >&2\nexec sleep 60", monkeypatch
-    )
-    said: list[str] = []
-
-    class Notes(Reporter):
-        def note(self, text: str) -> None:
-            said.append(text)
-
+    installs = "echo 'workbench: installing torch' >&2\nexec sleep 60"
+    fake_ssh(tmp_path / "fake", installs, monkeypatch)
+    reporter, said = Reporter(), list[str]()
+    monkeypatch.setattr(reporter, "note", said.append)
     ctrl_c_when(lambda: said)
     with pytest.raises(KeyboardInterrupt):
-        list(remote_target.SshHost("gpu1", Notes()).carry([b"job"], print))
+        list(remote_target.SshHost("gpu1", reporter).carry([b"job"], print))
     assert said == [
         "gpu1: installing torch",
         "gpu1 sent no result; an installation by pip goes on there",
@@ -499,23 +485,34 @@ def test_a_task_that_fails_says_what_to_do() -> None:
 
 
 @contextmanager
+def cluster(**options: Any) -> Iterator[tuple[Any, Any]]:
+    """A scheduler of this machine and its certificates, which clients find in the configuration."""
+    dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
+    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50, **options}
+    with (
+        dask.config.set({"distributed.diagnostics.nvml": False}),  # the fake one has not all of it
+        tls() as security,
+        distributed.LocalCluster(
+            host="127.0.0.1", protocol="tls://", security=security, **options
+        ) as made,
+    ):
+        yield made, security
+
+
+@contextmanager
 def tls() -> Iterator[Any]:
     """Certificates, which clients find in Dask's configuration."""
     dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
     pytest.importorskip("cryptography")
     made = distributed.Security.temporary()
-    files = {
-        "ca-file": made.tls_ca_file,
-        "client.cert": made.tls_client_cert,
-        "client.key": made.tls_client_key,
-    }
+    client = {"ca-file": made.tls_ca_file, "client.cert": made.tls_client_cert}
+    files = client | {"client.key": made.tls_client_key}
     with dask.config.set({f"distributed.comm.tls.{name}": text for name, text in files.items()}):
         yield made
 
 
 @pytest.mark.slow
 def test_a_worker_needs_no_workbench(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n\n\nclass Without:\n    def find_spec(self, name, *rest):\n"
         "        if name.partition('.')[0] == 'workbench':\n"
@@ -523,13 +520,7 @@ def test_a_worker_needs_no_workbench(tmp_path: Path) -> None:
         "if 'distributed.cli.dask_worker' in sys.orig_argv:\n"
         "    sys.meta_path.insert(0, Without())\n"
     )
-    options = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
-    with (
-        tls() as security,
-        distributed.LocalCluster(
-            n_workers=0, protocol="tls://", security=security, **options
-        ) as made,
-    ):
+    with cluster(n_workers=0) as (made, security):
         address = made.scheduler_address
         files = {"ca-file": security.tls_ca_file, "cert": security.tls_worker_cert}
         for name, text in (files | {"key": security.tls_worker_key}).items():
@@ -552,23 +543,9 @@ def test_a_worker_needs_no_workbench(tmp_path: Path) -> None:
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: Patch) -> Iterator[tuple[Cards, str]]:
     """A scheduler of this machine with a worker for each of two GPUs."""
-    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     pytest.importorskip("cryptography")
     cards = install(tmp_path, monkeypatch, [card(0), card(1)])
-    with (
-        dask.config.set({"distributed.diagnostics.nvml": False}),  # the fake one has not all of it
-        tls() as security,
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            protocol="tls://",
-            security=security,
-            resources={"GPU": 1},
-            dashboard_address="127.0.0.1:0",
-            silence_logs=50,
-        ) as made,
-    ):
+    with cluster(n_workers=2, threads_per_worker=1, resources={"GPU": 1}) as (made, _):
         yield cards, made.scheduler_address
 
 

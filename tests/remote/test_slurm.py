@@ -18,7 +18,7 @@ import pytest
 
 import fake_nvml
 import ssh_host
-from answers import Capsys, Patch, not_none
+from answers import Patch, not_none, python
 from remote.test_remote import evidence, over_sizes, workspace
 from remote_gpus import NCU, nvml
 from workbench.evidence import journal
@@ -81,15 +81,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     key.touch(mode=0o600)
     key.write_bytes(secrets.token_bytes(1024))
     name = socket.gethostname().partition(".")[0]
-    (folder / "slurm.conf").write_text(
-        CONF.format(
-            name=name,
-            folder=folder,
-            user=getpass.getuser(),
-            controller=ssh_host.free_port(),
-            node=ssh_host.free_port(),
-        )
-    )
+    ports = {"controller": ssh_host.free_port(), "node": ssh_host.free_port()}
+    conf = CONF.format(name=name, folder=folder, user=getpass.getuser(), **ports)
+    (folder / "slurm.conf").write_text(conf)
     cards = "".join(f"NodeName={name} Name=gpu File={f}\n" for f in ("/dev/null", "/dev/zero"))
     (folder / "gres.conf").write_text(cards)
     host = ssh_host.Host(folder, 0)
@@ -124,7 +118,7 @@ def recipe() -> str:
 
 
 def test_the_recipe_measures_in_jobs_of_slurm(
-    folder: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
+    folder: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     tests = ROOT / "tests"
     nvml(ssh_host.CARDS, folder)
@@ -154,18 +148,8 @@ def test_the_recipe_measures_in_jobs_of_slurm(
             assert (folder / "home" / ".workbench-tls" / "key").stat().st_mode & 0o777 == 0o600
             on = command.split()[-2:]
             assert on[1].startswith("tls://")
-            wb = [
-                sys.executable,
-                "-m",
-                "workbench",
-                "ablate",
-                "--no-profile",
-                "--all-shapes",
-                *on,
-            ]
-            done = subprocess.run(
-                [*wb, "--project", str(root)], capture_output=True, text=True, timeout=SECONDS
-            )
+            words = ("ablate", "--no-profile", "--all-shapes", *on, "--project", root)
+            done = python("-m", "workbench", *words)
             assert done.returncode == 0, done.stderr
         finally:
             started.terminate()

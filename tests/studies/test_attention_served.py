@@ -284,30 +284,26 @@ def test_another_card_is_none_of_its_own(stand_in: dict[str, Any]) -> None:
     assert stand_in["attention"]["workbench"](MODULE, *tensors(), None) == ("sdpa", None)
 
 
+NO_SKIP = {"allow_is_causal_skip": False}
+
+
 @pytest.mark.parametrize(
     ("changed", "made"),
     [
-        ({"q_length": 6, "kv_length": 6}, None),
-        ({"q_length": 6, "kv_length": 9}, "mask"),
-        ({"q_length": 6, "kv_length": 6, "attention_mask": torch.ones(2, 6)}, "mask"),
-        ({"q_length": 6, "kv_length": 6, "local_size": 4}, "mask"),
-        ({"q_length": 6, "kv_length": 6, "allow_is_causal_skip": False}, "mask"),
-        (
-            {
-                "q_length": 6,
-                "kv_length": 9,
-                "allow_is_causal_skip": False,
-                "allow_is_bidirectional_skip": True,
-            },
-            None,
-        ),
+        ({}, None),
+        ({"kv_length": 9}, "mask"),
+        ({"attention_mask": torch.ones(2, 6)}, "mask"),
+        ({"local_size": 4}, "mask"),
+        (NO_SKIP, "mask"),
+        ({"kv_length": 9, **NO_SKIP, "allow_is_bidirectional_skip": True}, None),
     ],
 )
 def test_a_mask_is_made_only_where_one_is_needed(
     adapter: ModuleType, stand_in: dict[str, Any], changed: dict[str, Any], made: str | None
 ) -> None:
     adapter.register(Calls())
-    assert stand_in["mask"]["workbench"](batch_size=2, **changed, device="cpu") == made
+    given = {"batch_size": 2, "q_length": 6, "kv_length": 6, **changed}
+    assert stand_in["mask"]["workbench"](**given, device="cpu") == made
     assert all("device" in named for _, named in stand_in["sdpa_mask"])
 
 

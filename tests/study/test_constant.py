@@ -108,10 +108,8 @@ def test_a_graph_has_each_of_them_as_often() -> None:
         return SessionSetup(cast(Any, None), cast(Any, None), cast(Any, inputs), 1000.0).calls(each)
 
     assert [calls(6, each) for each in (25.0, 400.0, 900.0)] == [36, 6, 6]
-    for copies in range(
-        1, module.MOST_COPIES + 1
-    ):  # neighbours.cu tells 64 calls of a replay apart
-        assert calls(copies, 1.0) <= MOST_CALLS
+    for copies in range(1, module.MOST_COPIES + 1):
+        assert calls(copies, 1.0) <= MOST_CALLS  # neighbours.cu tells 64 calls of a replay apart
         assert calls(copies, 1.0) % copies == 0
 
 

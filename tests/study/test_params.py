@@ -119,14 +119,12 @@ def test_other_parameters_are_other_evidence_and_a_step_of_their_own() -> None:
 
 
 def test_a_serialised_wgmma_counts_as_a_warning() -> None:
-    log = (
+    (warning,) = parse_log(
         "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
         "serialized due to insufficient register resources for the wgmma pipeline in the function "
         "'attention_forward'\n"
-    )
-    _, warnings = parse_log(log)
-    assert len(warnings) == 1
-    assert "serialized" in warnings[0]
+    )[1]
+    assert "serialized" in warning
 
 
 @pytest.mark.parametrize(("named", "wanted"), [("", 4), (", warps=2", 2)])
@@ -143,21 +141,21 @@ def test_parameters_of_a_variant_are_not_those_of_a_part_of_it(
 
 
 # ---- sources
+KERNEL = 'kernel = cuda.kernel("k.cu", "scale")'
+
+
 @pytest.mark.parametrize(
     ("module", "files"),
     [
         ('kernel = cuda.kernel("a b.cu", "scale")', {"a b.cu": ""}),
         ('kernel = cuda.kernel("[x]+é.cu", "scale")', {"[x]+é.cu": ""}),
-        ('x = ["a"]; kernel = cuda.kernel("k.cu", "scale")', {"k.cu": ""}),
-        ('kernel = cuda.kernel("k.cu", "scale")', {"k.cu": '#include"h.cuh"\n', "h.cuh": ""}),
+        (f'x = ["a"]; {KERNEL}', {"k.cu": ""}),
+        (KERNEL, {"k.cu": '#include"h.cuh"\n', "h.cuh": ""}),
         (
-            'kernel = cuda.kernel("k.cu", "scale")',
+            KERNEL,
             {"k.cu": '#include "in/a.cuh"\n', "in/a.cuh": ' # include "b.cuh"\n', "in/b.cuh": ""},
         ),
-        (
-            'kernel = cuda.kernel("k.cu", "scale")',
-            {"k.cu": '#include "a.inc"\n', "a.inc": '#include "b.inl"\n', "b.inl": ""},
-        ),
+        (KERNEL, {"k.cu": '#include "a.inc"\n', "a.inc": '#include "b.inl"\n', "b.inl": ""}),
     ],
 )
 def test_every_file_that_is_compiled_counts(
@@ -172,10 +170,11 @@ def test_every_file_that_is_compiled_counts(
     study = find_workspace(root).study()
     found = source_files(study, study.variants["baseline"])
     assert {p.relative_to(folder).as_posix() for p in found} == {"baseline.py", *files}
-    seen = {Fingerprints(study).at_shape("baseline", study.shapes["large"].parameters)}
-    for name, text in files.items():
-        (folder / name).write_text(f"{text}// other\n")
-        seen.add(Fingerprints(study).at_shape("baseline", study.shapes["large"].parameters))
+    seen, parameters = set(), study.shapes["large"].parameters
+    for name in ("", *files):
+        if name:
+            (folder / name).write_text(f"{files[name]}// other\n")
+        seen.add(Fingerprints(study).at_shape("baseline", parameters))
     assert len(seen) == len(files) + 1
 
 
