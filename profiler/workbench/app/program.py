@@ -324,7 +324,11 @@ def keep_program(
         figures={key: figures[key].value for key in FIGURES if key in figures},
     )
     if not (result.failure or result.interrupted):
-        study = with_variant(study, kept)
+        # At its place if it was kept before, else as the last one.
+        names = [each.variant for each in study.variants]
+        place = names.index(variant) if variant in names else len(names)
+        variants = (*study.variants[:place], kept, *study.variants[place + 1 :])
+        study = replace(study, variants=variants)
         write_bytes(folder / FILE, msgspec.json.format(msgspec.json.encode(study)) + b"\n")
     return replace(result, steps=tuple(steps(study, workspace.config.gates)))
 
@@ -382,14 +386,6 @@ def totals(launches: Sequence[Launch]) -> tuple[float, float | None]:
         raise ToolFailed("ncu timed no launch", hint="`workbench doctor` checks ncu")
     cycles = [time * clock for time, clock in timed if clock]
     return sum(time for time, _ in timed), sum(cycles) if len(cycles) == len(timed) else None
-
-
-def with_variant(study: ProgramStudy, kept: ProgramVariant) -> ProgramStudy:
-    """The study with the variant at its place if it was kept before, else as the last one."""
-    names = [variant.variant for variant in study.variants]
-    place = names.index(kept.variant) if kept.variant in names else len(names)
-    variants = (*study.variants[:place], kept, *study.variants[place + 1 :])
-    return replace(study, variants=variants)
 
 
 def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> TracedProgram:

@@ -220,12 +220,16 @@ class Attempt:
         )
 
     @property
+    def called(self) -> dict[str, str]:
+        """What the modules are called, by their names."""
+        modules = (self.problem.baseline, *self.problem.references)
+        return {module.name: module.called for module in modules}
+
+    @property
     def uncalled(self) -> list[str]:
         """The modules that could not be called on the CPU, each with its reason."""
-        modules = (self.problem.baseline, *self.problem.references)
-        called = {module.name: module.called for module in modules}
         return [
-            self.renamed(f"{called[name]}: not called on the CPU: {why.message}")
+            self.renamed(f"{self.called[name]}: not called on the CPU: {why.message}")
             for name, why in self.trial.failures.items()
         ]
 

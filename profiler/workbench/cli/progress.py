@@ -4,6 +4,7 @@ and in a long silence what is under way.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -63,7 +64,7 @@ class Progress:
 
     def line(self, text: str) -> None:
         self.console.print(printable_lines(text), markup=False, soft_wrap=True)
-        self.waiting.begin_again()
+        self.waiting.since = time.monotonic()
 
     def live(self, text: str) -> None:
         self.waiting.what = printable(text)

@@ -25,7 +25,7 @@ from workbench.cli.options import ShowOptions
 from workbench.cli.streams import show
 from workbench.errors import UsageError
 from workbench.judge.findings import sentences
-from workbench.ncu.report_file import Report, is_report, read_report
+from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, as_table, doc, in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
 from workbench.render.as_json import shown_fields
@@ -47,7 +47,20 @@ def run(options: ShowOptions) -> None:
         raise UsageError("--csv prints a table, and --source is none", hint="leave one out")
     options = options.identified("name")
     if is_report(options.name):
-        return show_report(read_report(Path(options.name)), options)
+        report = read_report(Path(options.name))
+        picked = chosen(report, options.kernel, options.launch)
+        if options.metric is not None:
+            return show(options, report_metric(report, picked, options.metric))
+        of_report = ReportResult(report, picked)
+        if not options.source:
+            return show(options, of_report)
+        if len(kernels := of_report.groups) > 1:
+            names = ", ".join(dict.fromkeys(group.typical.kernel for group in kernels[:8]))
+            raise UsageError(
+                f"{report.name} holds {len(kernels)} kernels or launch shapes",
+                hint=f"choose one with --kernel NAME or --launch N: {names}",
+            )
+        return show(options, report_lines(report, kernels[0].typical, sass=options.sass))
     try:
         target = options.target([options.name])
         name = target.variants([options.name])[0]
@@ -62,22 +75,6 @@ def run(options: ShowOptions) -> None:
     result = judged_variant(target, name)
     show(options, result)
     require_current(stale_of(result.ladder, [name]))
-
-
-def show_report(report: Report, options: ShowOptions) -> None:
-    picked = chosen(report, options.kernel, options.launch)
-    if options.metric is not None:
-        return show(options, report_metric(report, picked, options.metric))
-    result = ReportResult(report, picked)
-    if options.source:
-        if len(kernels := result.groups) > 1:
-            names = ", ".join(dict.fromkeys(group.typical.kernel for group in kernels[:8]))
-            raise UsageError(
-                f"{report.name} holds {len(kernels)} kernels or launch shapes",
-                hint=f"choose one with --kernel NAME or --launch N: {names}",
-            )
-        return show(options, report_lines(report, kernels[0].typical, sass=options.sass))
-    return show(options, result)
 
 
 HOTTEST = 10  # lines before the sources

@@ -197,10 +197,8 @@ def headline(row: Row, judged: Ablation) -> doc.Text:
 
 def _on_the_cpu(done: Attempt) -> list[doc.Block]:
     """The errors of calls on the CPU, or why there is none, and what the compiler made of it."""
-    modules = (done.problem.baseline, *done.problem.references)
-    called = {module.name: module.called for module in modules}
     items = [
-        f"{called[name]}: on the CPU its largest error is {number(a)}, relative {number(r)}"
+        f"{done.called[name]}: on the CPU its largest error is {number(a)}, relative {number(r)}"
         for name, (a, r) in done.trial.errors.items()
     ]
     items += done.uncalled

@@ -7,20 +7,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from workbench.render.doc import printable_lines
 
 SILENT_S, LOOK_S = 8.0, 0.5  # after which a command says what it waits for
 
 
+@dataclass
 class Waiting:
     """Holds what a command waits for, and since when."""
 
-    def __init__(self, what: str) -> None:
-        self.what, self.since = what, time.monotonic()
-
-    def begin_again(self) -> None:
-        self.since = time.monotonic()
+    what: str
+    since: float = field(default_factory=time.monotonic)
 
 
 @contextmanager
