@@ -48,8 +48,8 @@ from tools.pages import write as write_pages
 
 from workbench import cuda
 from workbench.app.target import find_recorded
-from workbench.app.weigh import weigh
 from workbench.cli.streams import executor
+from workbench.cli.weigh import weigh
 from workbench.derive.speedup import T_975, over_sessions, quantile_of
 from workbench.render.doc import number
 from workbench.run.worker.timing.graphs import captured

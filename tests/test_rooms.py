@@ -133,7 +133,7 @@ def test_use_cases_alone_load() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "workbench.load"
         if LOADS & {alias.name for alias in node.names}
     }
-    assert users == {"app"}
+    assert users == {"app", "cli"}
 
 
 def test_only_the_command_line_knows_of_options_and_the_terminal() -> None:

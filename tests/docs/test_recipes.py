@@ -22,11 +22,15 @@ unit = "thread"
 noise = "launch"
 """
 VERB = {
-    "app/tally.py": '''"""How many variants a study has."""
+    "cli/tally.py": '''"""``tally``: how many variants a study has."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from workbench.study.workspace import Workspace
+from workbench.cli.options import TallyOptions
+from workbench.cli.streams import show
+from workbench.render.doc import Block, Field, numeric, table
+from workbench.study.workspace import find_workspace
 
 
 @dataclass(frozen=True)
@@ -40,23 +44,11 @@ class Tallies:
     tallies: tuple[Tally, ...]
 
 
-def tally(workspace: Workspace) -> Tallies:
-    studies = map(workspace.study, workspace.studies())
-    return Tallies(tuple(Tally(study.name, len(study.ladder.steps)) for study in studies))
-''',
-    "cli/tally.py": '''"""``tally``: a table of studies."""
-
-from typing import Any
-
-from workbench.app.tally import Tallies, tally
-from workbench.cli.options import TallyOptions
-from workbench.cli.streams import show
-from workbench.render.doc import Block, Field, numeric, table
-from workbench.study.workspace import find_workspace
-
-
 def run(options: TallyOptions) -> None:
-    show(options, tally(find_workspace(options.project)))
+    workspace = find_workspace(options.project)
+    studies = map(workspace.study, workspace.studies())
+    tallies = (Tally(study.name, len(study.ladder.steps)) for study in studies)
+    show(options, Tallies(tuple(tallies)))
 
 
 COUNTS = [

@@ -101,7 +101,7 @@ def test_what_is_shipped_of_the_packaged_workspace_has_the_workbenchs_licence(
     site: Path, tmp_path: Path
 ) -> None:
     code = (
-        "from workbench.app.ship import licence_of\n"
+        "from workbench.cli.ship import licence_of\n"
         "from workbench.study.workspace import find_workspace\n"
         "name, text = licence_of(find_workspace().root)\n"
         "print(name, len(text))"

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from workbench.app.list import tell_passed_over
 from workbench.app.measure import CheckedStudy, CheckRow, check, check_on_cpu
 from workbench.app.target import (
     find_study,
@@ -16,6 +15,7 @@ from workbench.app.target import (
     require_current,
     target_at,
 )
+from workbench.cli.list import tell_passed_over
 from workbench.cli.options import CheckOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import EnvironmentLacks, UsageError

@@ -2,27 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-from workbench.app.list import (
-    EvidenceState,
-    Listed,
-    ListedStudies,
-    ListedStudy,
-    listed_study,
-    tell_passed_over,
-)
-from workbench.app.target import check_figures, tell_packaged
+from workbench.app.executor import Executor
+from workbench.app.target import check_figures, shown_path, tell_packaged
 from workbench.cli.options import ListOptions
 from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
+from workbench.evidence.journal import passed_over
+from workbench.evidence.store import EvidenceFolder, evidence_folders
+from workbench.load import load
 from workbench.render import doc
 from workbench.render.as_json import shown_fields
 from workbench.render.in_short import command
-from workbench.study.model import base_name
-from workbench.study.workspace import find_workspace
+from workbench.study.files import listed
+from workbench.study.model import Study, base_name
+from workbench.study.sources import Fingerprints
+from workbench.study.workspace import Workspace, find_workspace
 from workbench.words import NONE, Status, grouped
+
+KINDS = ("build", "check", "timing", "capture")  # of evidence
+SHOWN = 4  # shapes
+
+
+@dataclass(frozen=True)
+class EvidenceState:
+    """The state of a variant's evidence at a shape on a GPU: all kinds in one word, and of each.
+    ``why`` says what is wrong with a capture that is damaged.
+    """
+
+    gpu: str
+    shape: str
+    state: str
+    build: Status
+    check: Status
+    timing: Status
+    capture: Status
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A variant as ``list`` shows it."""
+
+    variant: str
+    parent: str | None
+    key_change: str
+    reference: bool
+    evidence: tuple[EvidenceState, ...]
+
+
+@dataclass(frozen=True)
+class ListedStudy:
+    """A study as ``list`` shows it."""
+
+    study: str
+    title: str
+    shapes: tuple[str, ...]
+    default_shape: str
+    variants: tuple[Listed, ...]
+
+
+@dataclass(frozen=True)
+class ListedStudies:
+    studies: list[ListedStudy]
 
 
 def run(options: ListOptions) -> None:
@@ -42,12 +86,55 @@ def run(options: ListOptions) -> None:
     show(options, ListedStudies([listed_study(workspace, study) for study in studies]))
 
 
-KINDS = ("build", "check", "timing", "capture")  # of evidence
-SHOWN = 4  # shapes
+def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence[str]) -> None:
+    """Report lines of journals that cannot be read: a newer version may have written them."""
+    for folder in (folder for study in studies for folder in folders(workspace, study)):
+        if notes := passed_over(folder):
+            more = f" (and {len(notes) - 1} more)" if notes[1:] else ""
+            executor.note(f"{shown_path(folder.root)}: {notes[0]}{more}")
 
 
-def blocks(result: ListedStudies, _: object) -> list[doc.Block]:
-    return [listing(each) for each in result.studies]
+def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
+    every = evidence_folders(workspace.ablations, study)
+    if workspace.packaged:
+        base = workspace.evidence_base(study)
+        every += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
+    return every
+
+
+def listed_study(workspace: Workspace, study: Study) -> ListedStudy:
+    """The variants with the state of their evidence; a folder is opened once, and read once a
+    shape.
+    """
+    shapes = [name for name, shape in study.shapes.items() if shape.profiled]
+    states: dict[str, list[EvidenceState]] = {name: [] for name in study.variants}
+    prints = Fingerprints(study)
+    for folder in folders(workspace, study.name):
+        every = load(study, folder, dict.fromkeys(shapes), samples=False, prints=prints)
+        for shape, here in every.items():
+            for name, recorded in here.variants.items():
+                state = recorded.state
+                if {state["timing"], state["capture"]} != {Status.MISSING}:
+                    of = folder.gpu, shape, in_one_word(state.values())
+                    states[name].append(EvidenceState(*of, **state, why=recorded.damage))
+    variants = []
+    for name, variant in study.variants.items():
+        step = study.ladder.step(name)
+        parent = (step.parent if step else None) or None
+        change = step.key_change if step else variant.title
+        evidence = tuple(states[name])
+        variants.append(Listed(name, parent, change, variant.is_reference, evidence))
+    title, every_shape = study.ladder.title, tuple(study.shapes)
+    return ListedStudy(study.name, title, every_shape, study.default_shape, tuple(variants))
+
+
+def in_one_word(states: Collection[Status]) -> str:
+    """One word for all kinds of evidence of a variant; what is measured counts where it is."""
+    kinds = set(states)
+    for bad in (Status.DAMAGED, Status.STALE):
+        if bad in kinds:
+            return bad
+    return kinds.pop() if len(kinds) == 1 else "partial"
 
 
 def data(result: ListedStudies, *, full: bool) -> object:
@@ -89,6 +176,37 @@ def brief(result: ListedStudies) -> dict[str, object]:
     return {"studies": studies, **(command(names[0], verb) if names else command("", "init"))}
 
 
+def blocks(result: ListedStudies, _: object) -> list[doc.Block]:
+    return [listing(each) for each in result.studies]
+
+
+def listing(listed: ListedStudy) -> doc.Section:
+    """One study: its shapes, and the variants of every module with the state of its evidence."""
+    variants, default = listed.variants, listed.default_shape
+    others = [shape for shape in listed.shapes if shape != default]
+    text = ", ".join(others) if len(others) < SHOWN else f"{len(others)} others (--json)"
+    shapes = f"shapes: {default} (default){', ' * bool(others)}{text}"
+    shown = doc.table("variants", LISTED, _of_modules(variants), key=lambda v: v.variant)
+    damaged = [
+        doc.paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
+        for v in variants
+        for each in v.evidence
+        if each.why
+    ]
+    title = doc.line(doc.code(listed.study), f": {listed.title}")
+    return doc.section(listed.study, title, doc.paragraph(shapes), shown, *damaged)
+
+
+def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
+    """The variant of each module without parameters, else its first, and how many others it has."""
+    shown = []
+    for name, every in grouped((base_name(each.variant), each) for each in variants).items():
+        first = next((one for one in every if one.variant == name), every[0])
+        more = f" (+{len(every) - 1})" if len(every) > 1 else ""
+        shown.append(replace(first, variant=first.variant + more))
+    return shown
+
+
 LISTED: list[doc.Field[Listed]] = [
     doc.Field("variant", "variant", lambda v: v.variant),
     doc.Field(
@@ -113,30 +231,3 @@ def summary(evidence: Sequence[EvidenceState]) -> str:
         "damaged": sum(each.capture == Status.DAMAGED for each in evidence),
     }
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
-
-
-def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
-    """The variant of each module without parameters, else its first, and how many others it has."""
-    shown = []
-    for name, every in grouped((base_name(each.variant), each) for each in variants).items():
-        first = next((one for one in every if one.variant == name), every[0])
-        more = f" (+{len(every) - 1})" if len(every) > 1 else ""
-        shown.append(replace(first, variant=first.variant + more))
-    return shown
-
-
-def listing(listed: ListedStudy) -> doc.Section:
-    """One study: its shapes, and the variants of every module with the state of its evidence."""
-    variants, default = listed.variants, listed.default_shape
-    others = [shape for shape in listed.shapes if shape != default]
-    text = ", ".join(others) if len(others) < SHOWN else f"{len(others)} others (--json)"
-    shapes = f"shapes: {default} (default){', ' * bool(others)}{text}"
-    shown = doc.table("variants", LISTED, _of_modules(variants), key=lambda v: v.variant)
-    damaged = [
-        doc.paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
-        for v in variants
-        for each in v.evidence
-        if each.why
-    ]
-    title = doc.line(doc.code(listed.study), f": {listed.title}")
-    return doc.section(listed.study, title, doc.paragraph(shapes), shown, *damaged)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workbench.app.list import tell_passed_over
 from workbench.app.report import reported
 from workbench.app.target import shown_path
+from workbench.cli.list import tell_passed_over
 from workbench.cli.options import ReportOptions
 from workbench.cli.streams import note
 

@@ -22,11 +22,12 @@ from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none, python
 from shipped_packages import handmade, loaded, ops_of, passes_opcheck, quiet
-from workbench.app import ship, try_
-from workbench.app.ship import sources_of
+from workbench.app import try_
 from workbench.app.try_ import UNCALLED
-from workbench.app.weigh import needed_by, reference_of
+from workbench.cli import ship
 from workbench.cli.main import main
+from workbench.cli.ship import sources_of
+from workbench.cli.weigh import needed_by, reference_of
 from workbench.cuda.compiler import find_nvcc
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError
