@@ -27,7 +27,7 @@ from workbench.app.try_ import attempt as once
 from workbench.errors import BadCapture, EnvironmentLacks, Interrupted, UsageError, WorkbenchError
 from workbench.judge.ladder import Ablation
 from workbench.judge.rows import Row
-from workbench.library.results import Shown
+from workbench.library import Shown
 from workbench.ncu.report_file import Report
 from workbench.render.chart.charts import CHARTS, chart_files
 from workbench.study.model import Study

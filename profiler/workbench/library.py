@@ -1,4 +1,8 @@
-"""What the library returns: the engine's objects, which can show themselves."""
+"""The verbs for scripts and notebooks: ``import workbench as wb``. See docs/library.md.
+
+Results are the engine's own objects, which can show themselves. Errors are ``workbench.errors``.
+Nothing is printed, no progress is shown, and no report is written.
+"""
 
 from __future__ import annotations
 
@@ -12,34 +16,42 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from functools import cached_property
+from glob import glob
+from inspect import Parameter, Signature
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
+from workbench.app import judge as ladders
+from workbench.app import sweep as spaces
+from workbench.app import try_ as trying
 from workbench.app.executor import Local
-from workbench.app.judge import judged
 from workbench.app.show import (
     Metric,
     ReportPairResult,
-    read,
+    compared_reports,
+    current_capture,
     report_lines,
     report_metric,
+    require_pairs,
 )
-from workbench.app.target import Target, find_recorded
+from workbench.app.show import read as read_launch
+from workbench.app.target import Target, find_recorded, find_study, find_target
 from workbench.app.try_ import Attempt, cache
-from workbench.cli import diff, try_
+from workbench.cli.diff import blocks as diff_blocks
 from workbench.cli.options import DiffOptions, TryOptions
+from workbench.cli.try_ import blocks as try_blocks
 from workbench.derive.figures import Figure
 from workbench.derive.matching import groups
 from workbench.derive.source_diff import SourceDiff
 from workbench.errors import EnvironmentLacks, UsageError, unknown
-from workbench.judge.advice_rules import Advice
+from workbench.judge.advice_rules import Advice, to_try
 from workbench.judge.ladder import Ablation, VariantPair
 from workbench.judge.rows import Row
 from workbench.judge.sweeps import Sweep
 from workbench.ncu.capture import MetricValue
 from workbench.ncu.catalog import catalog
-from workbench.ncu.report_file import Launch, Report, pick_launch
+from workbench.ncu.report_file import Launch, Report, is_report, pick_launch, read_report
 from workbench.render import as_json, as_table, doc, markdown, page
 from workbench.render.chart.charts import CHARTS, chart, charts
 from workbench.render.chart.svg import Drawing
@@ -57,6 +69,143 @@ if TYPE_CHECKING:
 
     from workbench.load import VariantEvidence
     from workbench.ncu.capture import Capture
+
+Project = str | Path | None
+
+
+def ablate(
+    *names: str,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Project = None,
+    fresh: bool = False,
+    profile: bool = True,
+) -> Ablated:
+    """``workbench ablate``: measure what is missing of the ladder up to the named steps, all of it
+    without a name, and judge it. What failed is in ``failures``. Raises WorkbenchError; where ncu
+    could not profile, times are recorded, and ``profile=False`` returns them.
+    """
+    for name in names:
+        if not isinstance(name, str):
+            raise UsageError(
+                f"a name is text, not {name!r}", hint='name each: ablate("fix1", "fix2")'
+            )
+    target = find_target(Local(), _folder(project), study, shape, names=names)
+    ((ladder, failures),) = ladders.ablate([target], list(names), fresh=fresh, profile=profile)
+    target.executor.require_profiled()
+    return Ablated.of(ladder, failures=failures)
+
+
+def profile(
+    name: str,
+    *,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Project = None,
+    fresh: bool = False,
+) -> ProfiledVariant:
+    """``workbench profile``: a variant, with all figures of its capture. Raises WorkbenchError."""
+    target = find_target(Local(), _folder(project), study, shape, names=[name])
+    (full,) = target.variants([name])
+    ladder, _ = ladders.profile(target, [full], fresh=fresh)
+    target.executor.require_profiled()
+    return ProfiledVariant.of(ladder.row(full), ladder=ladder)
+
+
+def diff(
+    before: str,
+    after: str,
+    *,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Project = None,
+) -> ComparedVariants | ComparedReports:
+    """``workbench diff`` of two variants, by recorded evidence, or of two reports.
+
+    Raises WorkbenchError.
+    """
+    if is_report(before) and is_report(after):
+        reports = compared_reports(read_report(Path(before)), read_report(Path(after)))
+        require_pairs(reports.matching)
+        return ComparedReports.of(reports)
+    target = find_recorded(Local(), _folder(project), study, shape, names=[before, after])
+    names = target.variants([before, after])
+    sides = ladders.compared(target, names)
+    return ComparedVariants.of(sides.pair, ladder=sides.ladder, changes=sides.changes)
+
+
+def advise(
+    name: str, *, study: str | None = None, shape: str | None = None, project: Project = None
+) -> Advised:
+    """``workbench advise``: what to try next, the best first. Raises WorkbenchError."""
+    target = find_recorded(Local(), _folder(project), study, shape, names=[name])
+    (full,) = target.variants([name])
+    current_capture(target, full)
+    return Advised(to_try(ladders.judged_variant(target, full).row.advice) or ())
+
+
+def sweep(
+    variants: str,
+    *,
+    study: str | None = None,
+    shape: str | None = None,
+    project: Project = None,
+    fresh: bool = False,
+) -> Swept:
+    """``workbench sweep 'NAME[a=1|2]'`` at one shape; no file is written. Raises WorkbenchError."""
+    target = find_target(Local(), _folder(project), study, shape)
+    target.study, picked = spaces.space_of(target.study, variants)
+    return Swept.of(spaces.sweep(target, picked, fresh=fresh))
+
+
+def read(path: str | Path) -> ReadReport:
+    """Anyone's Nsight Compute report: its launches, and ``capture(launch)`` for all of one.
+
+    Raises UsageError, BadCapture.
+    """
+    return ReadReport.of(read_report(Path(path)))
+
+
+def read_all(pattern: str) -> ReadReports:
+    """Every Nsight Compute report that a pattern names, such as ``"**/*.ncu-rep*"``, by its path.
+
+    Raises UsageError where there is none, BadCapture.
+    """
+    named = glob(pattern, recursive=True)  # noqa: PTH207  # of Path takes no absolute pattern
+    paths = sorted(path for path in named if is_report(path))
+    if not paths:
+        hint = f"the pattern is looked for in {Path.cwd()}"
+        raise UsageError(f"no Nsight Compute report is named by '{pattern}'", hint=hint)
+    return ReadReports((path, read(path)) for path in paths)
+
+
+def study(name: str | None = None, *, project: Project = None) -> OpenStudy:
+    """A study of the workspace, by its name or the only one; ``evidence()`` is what is recorded.
+
+    Raises UsageError.
+    """
+    _, chosen = find_study(Local(), _folder(project), name)
+    return OpenStudy.of(chosen, project=_folder(project))
+
+
+def try_(source: str | Path | Callable[..., Any], **options: Any) -> TriedSource:
+    """``workbench try`` of ``FILE``, ``FILE:FUNCTION`` or a function, also one of a notebook; no
+    workspace is needed. Options as of the verb: ``versus="torch.softmax"``, ``inputs=["n=8192"]``
+    and the others of ``workbench.app.try_.AttemptOptions``. Raises WorkbenchError, GateFailed where
+    the function is wrong, inaccurate or failed.
+    """
+    for option in options:
+        if option not in _TRY_OPTIONS:
+            raise unknown("option of try_()", option, _TRY_OPTIONS)
+    named = source_of(source) if callable(source) else str(source)
+    done = trying.attempt(Local(), named, trying.AttemptOptions(**options))
+    if no := trying.refusal(done):
+        raise no
+    return TriedSource.of(done)
+
+
+def _folder(project: Project) -> Path | None:
+    return None if project is None else Path(project)
 
 
 REPR_LINES = 3
@@ -149,7 +298,7 @@ class TriedSource(Shown, Attempt):
 
     def _blocks(self) -> Sequence[doc.Block]:
         """Return what the verb prints, and the charts of the ladder."""
-        parts = try_.blocks(self, TryOptions(self.problem.title))
+        parts = try_blocks(self, TryOptions(self.problem.title))
         charts = self.ladder._blocks() if self.judged else ()
         return [*parts, *(block for block in charts if isinstance(block, doc.Chart))]
 
@@ -207,7 +356,7 @@ class ComparedReports(Shown, ReportPairResult):
         return as_table.frame(rows, "figure")
 
     def _blocks(self) -> Sequence[doc.Block]:
-        return list(diff.blocks(self, DiffOptions(self.before.name, self.after.name)))
+        return list(diff_blocks(self, DiffOptions(self.before.name, self.after.name)))
 
 
 class Advised(tuple[Advice, ...]):
@@ -288,7 +437,7 @@ class ReadReport(Shown, Report):
     def _read(self, launch: int) -> tuple[Capture, Details]:
         (picked,) = pick_launch(self, launch)
         if launch not in self._opened:
-            self._opened[launch] = read(self, picked)
+            self._opened[launch] = read_launch(self, picked)
         return self._opened[launch]
 
     @cached_property
@@ -369,7 +518,7 @@ class RecordedEvidence:
 
     @cached_property
     def ladder(self) -> Ablated:
-        return Ablated.of(judged(self.target)[0])
+        return Ablated.of(ladders.judged(self.target)[0])
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -443,3 +592,13 @@ class _Cells:
                 f"{name} is a value of type {type(value).__name__}, which no file can hold",
                 hint="make it inside of the function, or pass it as an input",
             )
+
+
+_TRY_OPTIONS = {field.name: field for field in fields(trying.AttemptOptions)}
+try_.__signature__ = Signature(  # type: ignore[attr-defined]  # for whoever completes at a prompt
+    [
+        Parameter("source", Parameter.POSITIONAL_OR_KEYWORD),
+        *(Parameter(n, Parameter.KEYWORD_ONLY, default=f.default) for n, f in _TRY_OPTIONS.items()),
+    ],
+    return_annotation=TriedSource,
+)
