@@ -17,7 +17,6 @@ from workbench.app.measure import collectable
 from workbench.app.show import code_of_builds
 from workbench.app.target import latest, profiled_shape, require_arch
 from workbench.children import temporary_folder
-from workbench.derive.figures import Figure
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError, unknown
 from workbench.evidence.records import CaptureIndex
 from workbench.evidence.store import EvidenceFolder, evidence_folders
@@ -250,10 +249,22 @@ class Side:
 
     @cached_property
     def evidence(self) -> Mapping[str, VariantEvidence]:
-        """All variants of the study; empty without a folder."""
+        return self.loaded(self.study.variants)
+
+    def loaded(
+        self, names: Iterable[str], *, captures: bool = False
+    ) -> Mapping[str, VariantEvidence]:
+        """Evidence at the study's own shape by variant; ``captures``: with the figures of reports,
+        where tables without one do not count. Empty without a folder.
+        """
         if self.folder is None:
             return {}
-        return at_own_shape(self.study, self.folder, self.study.variants).variants
+        shape = self.study.default_shape
+        wanted, opened = {shape: names}, [shape] if captures else []
+        every = load(
+            self.study, self.folder, wanted, captures=opened, from_tables=False, samples=False
+        )
+        return every[shape].variants
 
     def index(self, name: str) -> CaptureIndex | None:
         """The capture of the present sources of a variant."""
@@ -289,6 +300,10 @@ class Side:
             codes[kernel.source] = f"{codes.get(kernel.source, '')} {kernel.code}"
         failed = event.error.message if isinstance(event, Failed) else ""
         lacks = isinstance(event, Failed) and event.error.kind == ModuleNotFoundError.__name__
+        recorded = self.evidence.get(name)
+        checks = (recorded.checks if recorded else {}).items()
+        bad = (f"{c.status} at {shape}: {c.why}" for shape, c in checks if c.status not in HARMLESS)
+        counted = self.loaded([name], captures=True) if counters else {}
         return AtCommit(
             fingerprint=self.prints.of_sources(name),
             plain=self.plain(name),
@@ -299,43 +314,20 @@ class Side:
             warnings=event.warnings if isinstance(event, Built) else (),
             error="" if lacks else failed,
             lacks=failed if lacks else "",
-            wrong=wrong_in(self.evidence.get(name)),
-            figures=self.figures(name) if counters else {},
+            wrong=next(bad, ""),
+            figures=counted[name].figures if counted else {},
             index=self.index(name),
             without_report=self.without_report(name),
             packages=self.toolchain.versions if self.toolchain else None,
         )
 
-    def figures(self, name: str) -> Mapping[str, Figure]:
-        """Return those of a report: tables without one do not count. Empty without a capture."""
-        if self.folder is None:
-            return {}
-        return at_own_shape(self.study, self.folder, [name], captures=True).variants[name].figures
-
-    @cached_property
+    @property
     def rules(self) -> Rules:
         return Rules(self.study, self.workspace.config, study_digest(self.study, shapes=False))
 
     @cached_property
     def method(self) -> str:
         return study_digest(self.study)
-
-
-def at_own_shape(
-    study: Study, folder: EvidenceFolder, names: Iterable[str], *, captures: bool = False
-) -> ShapeEvidence:
-    """Evidence at the study's own shape, with figures of reports alone."""
-    shape = study.default_shape
-    opened = [shape] if captures else []
-    every = load(study, folder, {shape: names}, captures=opened, from_tables=False, samples=False)
-    return every[shape]
-
-
-def wrong_in(evidence: VariantEvidence | None) -> str:
-    """Return what is wrong by its current checks; "" where they found nothing, or are none."""
-    checks = evidence.checks if evidence else {}
-    bad = {shape: c for shape, c in checks.items() if c.status not in HARMLESS}
-    return next((f"{c.status} at {shape}: {c.why}" for shape, c in bad.items()), "")
 
 
 def side_of(
