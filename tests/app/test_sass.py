@@ -13,7 +13,8 @@ import pytest
 
 from answers import Capsys, Patch, error_of, json_of, published, text_of
 from git_repository import repository
-from workbench.app.show import code_of_binaries, kept_cubins
+from workbench.app.show import kept_cubins
+from workbench.cli.diff import code_of_binaries
 from workbench.cuda.compiler import CUBIN_FOLDER, Source
 from workbench.derive.code_diff import CodeChange
 from workspaces import FIXTURE, GOOD, make

@@ -19,10 +19,10 @@ from tempfile import TemporaryFile
 import msgspec
 from msgspec import structs
 
-from workbench.app.show import ProgramResult, ReportResult, TracedProgram, read
+from workbench.app.show import ReportResult, read
 from workbench.children import ended, temporary_folder
 from workbench.derive.matching import LaunchGroup, groups
-from workbench.derive.timeline import CallTimeline, call_timeline
+from workbench.derive.timeline import CallTimeline, LaunchTimeline, call_timeline
 from workbench.errors import (
     CannotTell,
     EnvironmentLacks,
@@ -34,7 +34,8 @@ from workbench.errors import (
     nearest,
 )
 from workbench.judge.advice_rules import faults
-from workbench.judge.program_variants import ProgramStudy, ProgramVariant, steps
+from workbench.judge.findings import Finding
+from workbench.judge.program_variants import ProgramStep, ProgramStudy, ProgramVariant, steps
 from workbench.ncu import command as ncu
 from workbench.ncu.command import quoted
 from workbench.ncu.report_file import (
@@ -45,7 +46,6 @@ from workbench.ncu.report_file import (
     pick_launch,
     read_report,
 )
-from workbench.render.chart.charts import TRACE, perfetto, timeline_chart
 from workbench.run import iket, machine
 from workbench.run.machine import NVML_PACKAGE, why_none
 from workbench.run.process import NCU_LOG, ProgramEnd, run_program
@@ -71,6 +71,36 @@ class KernelChoice:
     launch: int | None = None
     skip: int = 0
     to: Path | None = None
+
+
+@dataclass(frozen=True)
+class ProgramResult:
+    """A program that ran under ncu: the kernels that it launched, those of ``full`` with all that
+    ncu collects. ``missing`` were to be there. ``failure`` is how the program ended, "" where well.
+    ``sessions`` are the launches of each run that timed them, ``steps`` the study that it is of.
+    """
+
+    command: tuple[str, ...]
+    listed: Sequence[LaunchGroup]
+    is_cut: bool
+    missing: tuple[str, ...]
+    failure: str
+    interrupted: bool
+    full: ReportResult
+    sessions: tuple[Sequence[Launch], ...] = ()
+    steps: tuple[ProgramStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class TracedProgram:
+    """A program that ran under iket: when the warps of its kernels ran, in their last launches.
+    ``files`` are a trace that Perfetto opens, and a chart.
+    """
+
+    program: tuple[str, ...]
+    files: tuple[Path, ...]
+    timeline: tuple[LaunchTimeline, ...]
+    faults: tuple[Finding, ...]
 
 
 def profile_program(
@@ -392,6 +422,8 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
     """Run ``command`` once under iket: when the warps of its longest kernels ran, or of those that
     are named, each in its last launch. Raises WorkbenchError.
     """
+    from workbench.render.chart.charts import TRACE, timeline_chart
+
     require_program(command)
     iket.folder()
     if machine.find_gpu() is None and NVML_PACKAGE not in machine.missing_packages():
@@ -426,6 +458,8 @@ def trace_program(command: Sequence[str], tell: Tell, kernel: str | None) -> Tra
 
 def write_trace(stem: Path, call: CallTimeline) -> Path:
     """Write what Perfetto opens where no file is."""
+    from workbench.render.chart.charts import TRACE, perfetto
+
     path = free_path(stem, TRACE)
     write_bytes(path, perfetto(call))
     return path

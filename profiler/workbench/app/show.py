@@ -13,9 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from shlex import quote
 
-from workbench.app.executor import Executor
-from workbench.app.target import Target, in_place
-from workbench.children import temporary_folder
+from workbench.app.target import Target
 from workbench.cuda.compiler import CUBINS
 from workbench.derive.code_diff import CodeDiff, machine_code_diff
 from workbench.derive.figures import figures, occupancy_limiters, stall_shares
@@ -30,7 +28,6 @@ from workbench.derive.source_diff import (
     physical_lines,
     source_diff,
 )
-from workbench.derive.timeline import LaunchTimeline
 from workbench.errors import BadCapture, CannotTell, EnvironmentLacks, UsageError
 from workbench.evidence.store import captures_at
 from workbench.judge.advice_rules import advise, subject
@@ -38,30 +35,22 @@ from workbench.judge.bottlenecks import bottlenecks_of
 from workbench.judge.comparison import compare as compare_captures
 from workbench.judge.comparison import warnings
 from workbench.judge.findings import Finding
-from workbench.judge.program_variants import ProgramStep
 from workbench.ncu.capture import (
     Capture,
     MetricValue,
     find_metric,
     has_lines,
     has_rules,
-    kept_metric,
     load_capture,
     load_sources,
-    require_lines,
 )
 from workbench.ncu.disassembly import Instructions, disassembled
 from workbench.ncu.reader import Wanted, actions, without_number
 from workbench.ncu.report_file import Launch, Report, pick_kernel, pick_launch
 from workbench.render.document.hunks import SourceLine
 from workbench.render.document.launches import SIDES, Details, PairRead
-from workbench.run.compilation import build_only
-from workbench.run.protocol import Built, Failed
+from workbench.run.protocol import Built
 from workbench.study.files import contents
-from workbench.study.front_ends import front_ends_of, why_no_lines
-from workbench.study.model import Study
-from workbench.study.sources import source_files, source_texts
-from workbench.study.workspace import Workspace, including
 from workbench.words import Status
 
 PROFILE_AGAIN = "restore the file, or profile the variant again"
@@ -102,12 +91,6 @@ class Metric:
     metrics: Sequence[MetricValue]
 
 
-def variant_metric(target: Target, name: str, metric: str) -> Metric:
-    report, wanted, capture = current_capture(target, name)
-    values = find_metric(report, wanted, metric) if report else kept_metric(capture, metric)
-    return Metric(metric, name, capture.path.name, values)
-
-
 def report_metric(report: Report, launches: Sequence[Launch], metric: str) -> Metric:
     rows = find_metric(report.path, tuple(launch.index for launch in launches), metric)
     parts = [replace(row, launch=launches[row.launch].index) for row in rows]
@@ -128,25 +111,6 @@ class SourceListing:
     variant: str = ""
     report: Report | None = None
     launch: Launch | None = None
-
-
-def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
-    """Raises UsageError where the capture has no lines, or no instructions."""
-    report, wanted, capture = current_capture(target, name)
-    sources = source_files(target.study, target.study.variants[name])
-    if not sass:
-        require_lines(capture, why_no_lines(front_ends_of(sources)))
-    if report is not None:
-        texts = load_sources(report, wanted)
-    else:  # the capture is current: its sources are the workspace's
-        charged = set(capture.lines["file"])
-        texts_here = source_texts(target.study, target.study.variants[name])
-        texts = {file: text for file, text in texts_here.items() if file in charged}
-    costs = line_costs(capture.lines, capture.metrics, capture.collected)
-    files = {file: listed(costs, file, text) for file, text in texts.items()}
-    paths = {file: in_place(file, target.study) for file in files}
-    code = instructions_of(capture, name) if sass else None
-    return SourceListing(files, code, paths=paths, variant=name)
 
 
 def report_lines(report: Report, launch: Launch, *, sass: bool) -> SourceListing:
@@ -245,36 +209,6 @@ class ReportResult:
 
 
 @dataclass(frozen=True)
-class ProgramResult:
-    """A program that ran under ncu: the kernels that it launched, those of ``full`` with all that
-    ncu collects. ``missing`` were to be there. ``failure`` is how the program ended, "" where well.
-    ``sessions`` are the launches of each run that timed them, ``steps`` the study that it is of.
-    """
-
-    command: tuple[str, ...]
-    listed: Sequence[LaunchGroup]
-    is_cut: bool
-    missing: tuple[str, ...]
-    failure: str
-    interrupted: bool
-    full: ReportResult
-    sessions: tuple[Sequence[Launch], ...] = ()
-    steps: tuple[ProgramStep, ...] = ()
-
-
-@dataclass(frozen=True)
-class TracedProgram:
-    """A program that ran under iket: when the warps of its kernels ran, in their last launches.
-    ``files`` are a trace that Perfetto opens, and a chart.
-    """
-
-    program: tuple[str, ...]
-    files: tuple[Path, ...]
-    timeline: tuple[LaunchTimeline, ...]
-    faults: tuple[Finding, ...]
-
-
-@dataclass(frozen=True)
 class ReportPairResult:
     """Two reports, with what matches."""
 
@@ -330,10 +264,6 @@ def require_pairs(matching: Matching) -> None:
         )
 
 
-CUBIN = ".cubin"
-ARCH = "sm_90a"
-
-
 @dataclass(frozen=True)
 class MachineCodeResult:
     """``before`` and ``after`` are names; ``origin`` says where the code is from. ``only_before``
@@ -346,32 +276,6 @@ class MachineCodeResult:
     kernels: tuple[CodeDiff, ...]
     only_before: tuple[str, ...] = ()
     only_after: tuple[str, ...] = ()
-
-
-def code_of_captures(target: Target, before: str, after: str) -> MachineCodeResult:
-    """Compare the code of the captures of two variants. Raises EnvironmentLacks or CannotTell where
-    one is missing or stale, and UsageError where it has no instructions.
-    """
-    sides = ({n: instructions_of(current_capture(target, n)[2], n)} for n in (before, after))
-    return _paired(before, after, f"captures at {target.shape} on {target.folder.gpu}", *sides)
-
-
-def compiled_code(
-    executor: Executor, workspace: Workspace, study: Study, names: Sequence[str], why: str
-) -> MachineCodeResult:
-    """Compare the code of two variants that are compiled now; ``why`` there are no captures. Raises
-    UsageError where one does not compile, and as ``build_only`` and ``disassembled``.
-    """
-    study, names = including(study, list(names))
-    with temporary_folder() as cubins, executor.reporter.progress() as hear:
-        limit = workspace.config.limits.seconds_per_step
-        events = build_only(study, names, ARCH, limit, hear, cubins)
-        for event in events:
-            if isinstance(event, Failed):
-                message = f"{event.variant} cannot be compiled here: {event.error.message}"
-                raise UsageError(message, hint=event.error.hint)
-        before, after = (event for event in events if isinstance(event, Built))
-        return code_of_builds(before, after, cubins, f"compiled for {ARCH}: {why}")
 
 
 def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> MachineCodeResult:
@@ -401,7 +305,7 @@ def code_of_builds(before: Built, after: Built, cubins: Path, origin: str) -> Ma
             {f"{name.partition(' ')[0]} #{n}": side[name] for n, name in enumerate(side, start=1)}
             for side in sides
         ]
-    return _paired(before.variant, after.variant, origin, *sides)
+    return paired_code(before.variant, after.variant, origin, *sides)
 
 
 def kept_cubins(folder: Path) -> dict[str, bytes]:
@@ -421,34 +325,10 @@ def listing_of(code: Instructions) -> Listing:
     return Listing(tuple(InstructionCost(0, place, text, *nothing) for place, text in code), None)
 
 
-def code_of_binaries(before: Path, after: Path) -> MachineCodeResult:
-    """Compare the code of two cubin files: functions of one name belong together, or the only one
-    of each.
-    """
-    codes = (disassembled(contents(path), path.name) for path in (before, after))
-    sides = ({name: listing_of(code) for name, code in side.items()} for side in codes)
-    return _paired(before.name, after.name, "cubin files", *sides)
-
-
-def code_of_reports(before: Report, after: Report, matching: Matching) -> MachineCodeResult:
-    """Compare the code of the launches that match; raises UsageError where a report has no
-    instructions.
-    """
-
-    def listing(report: Report, launch: Launch) -> Listing:
-        return instructions_of(load_capture(report.path, (launch.index,)), launch.kernel)
-
-    launches = [(group.typical.before, group.typical.after) for group in matching.groups]
-    kernels = tuple(
-        machine_code_diff(listing(before, old), listing(after, new), old.kernel, new.kernel)
-        for old, new in launches
-    )
-    return MachineCodeResult(before.name, after.name, "reports", kernels)
-
-
-def _paired(
+def paired_code(
     before: str, after: str, origin: str, old: Mapping[str, Listing], new: Mapping[str, Listing]
 ) -> MachineCodeResult:
+    """Compare functions of one name, or the only one of each."""
     pairs = {name: name for name in old if name in new}
     if len(old) == len(new) == 1:
         pairs = dict(zip(old, new, strict=True))

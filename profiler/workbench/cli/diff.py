@@ -13,17 +13,18 @@ import msgspec
 
 from workbench.app.judge import PairResult, compared
 from workbench.app.show import (
-    CUBIN,
     MachineCodeResult,
     ReportPairResult,
-    code_of_binaries,
-    code_of_captures,
-    code_of_reports,
+    code_of_builds,
     compared_reports,
-    compiled_code,
+    current_capture,
+    instructions_of,
+    listing_of,
+    paired_code,
     require_pairs,
 )
 from workbench.app.target import find_study, require_current, stale_of
+from workbench.children import temporary_folder
 from workbench.cli.options import DiffOptions
 from workbench.cli.streams import executor, show
 from workbench.derive.code_diff import (
@@ -32,20 +33,29 @@ from workbench.derive.code_diff import (
     CodeDiff,
     CodeRow,
     KindCount,
+    machine_code_diff,
     summary,
 )
 from workbench.derive.figures import summed
+from workbench.derive.matching import Matching
 from workbench.derive.source_diff import SourceDiff, base
 from workbench.errors import CannotTell, EnvironmentLacks, UsageError
 from workbench.judge.findings import sentence, sentences
-from workbench.ncu.report_file import is_report, read_report
+from workbench.ncu.capture import load_capture
+from workbench.ncu.disassembly import disassembled
+from workbench.ncu.report_file import Report, is_report, read_report
 from workbench.render import answers, doc, in_short
 from workbench.render.doc import Line, Piece, count, number
 from workbench.render.document import hunks, launches
 from workbench.render.document.hunks import BLANK, STYLES, gutter
 from workbench.render.document.printed_ladder import origin
-from workbench.study.files import for_shell
+from workbench.run.compilation import build_only
+from workbench.run.protocol import Built, Failed
+from workbench.study.files import contents, for_shell
+from workbench.study.workspace import including
 from workbench.words import NONE, Status
+
+CUBIN, ARCH = ".cubin", "sm_90a"
 
 
 def run(options: DiffOptions) -> None:
@@ -90,13 +100,45 @@ def machine_code(options: DiffOptions, names: list[str]) -> None:
         target = options.target(names)
         before, after = target.variants(names)
         require_two(before, after)
-        result = code_of_captures(target, before, after)
-    except (EnvironmentLacks, CannotTell) as error:
+        codes = ({n: instructions_of(current_capture(target, n)[2], n)} for n in (before, after))
+        origin = f"captures at {target.shape} on {target.folder.gpu}"
+        result = paired_code(before, after, origin, *codes)
+    except (EnvironmentLacks, CannotTell) as error:  # there are no captures: they are compiled now
         require_two(*names)
         here = executor()
         workspace, study = find_study(here, options.project, options.study)
-        result = compiled_code(here, workspace, study, names, error.message)
+        study, names = including(study, names)
+        with temporary_folder() as cubins, here.reporter.progress() as hear:
+            limit = workspace.config.limits.seconds_per_step
+            events = build_only(study, names, ARCH, limit, hear, cubins)
+            for event in events:
+                if isinstance(event, Failed):
+                    message = f"{event.variant} cannot be compiled here: {event.error.message}"
+                    raise UsageError(message, hint=event.error.hint) from None
+            old, new = (event for event in events if isinstance(event, Built))
+            result = code_of_builds(old, new, cubins, f"compiled for {ARCH}: {error.message}")
     show(options, result)
+
+
+def code_of_binaries(before: Path, after: Path) -> MachineCodeResult:
+    """Compare the code of two cubin files: functions of one name belong together, or the only one
+    of each.
+    """
+    codes = (disassembled(contents(path), path.name) for path in (before, after))
+    sides = ({name: listing_of(code) for name, code in side.items()} for side in codes)
+    return paired_code(before.name, after.name, "cubin files", *sides)
+
+
+def code_of_reports(before: Report, after: Report, matching: Matching) -> MachineCodeResult:
+    """Compare the code of the launches that match; raises UsageError where a report has no
+    instructions.
+    """
+    kernels = []
+    for pair in (group.typical for group in matching.groups):
+        sides = ((before.path, pair.before), (after.path, pair.after))
+        old, new = (instructions_of(load_capture(p, (x.index,)), x.kernel) for p, x in sides)
+        kernels.append(machine_code_diff(old, new, pair.before.kernel, pair.after.kernel))
+    return MachineCodeResult(before.name, after.name, "reports", tuple(kernels))
 
 
 def require_two(before: str, after: str) -> None:

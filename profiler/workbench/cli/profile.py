@@ -9,7 +9,16 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from workbench.app.judge import VariantResult, profile
-from workbench.app.show import ProgramResult, TracedProgram
+from workbench.app.program import (
+    KernelChoice,
+    ProgramResult,
+    TracedProgram,
+    keep_program,
+    profile_program,
+    require_program,
+    trace_program,
+    write_trace,
+)
 from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.show import report_answer, report_brief
@@ -19,6 +28,7 @@ from workbench.judge.findings import sentence, sentences
 from workbench.render import answers, as_table, doc, in_short
 from workbench.render.document import launches, variant
 from workbench.render.document.printed_ladder import origin
+from workbench.study.workspace import find_workspace
 from workbench.words import Status
 
 if TYPE_CHECKING:
@@ -38,8 +48,6 @@ def run(options: ProfileOptions) -> int:
     may_be_file = not first.isidentifier() and "[" not in first  # and no variant's name
     is_program = first.startswith("python") or (may_be_file and Path(first).is_file())
     if DASHES in options.variants or is_program:
-        from workbench.app.program import require_program
-
         program = [name for name in options.variants if name != DASHES]
         require_program(program)
         raise UsageError(
@@ -54,8 +62,6 @@ def run(options: ProfileOptions) -> int:
     show(options, VariantResult(ladder, tuple(rows)))
     for row in rows if options.timeline else ():
         if row.timeline:
-            from workbench.app.program import write_trace
-
             trace = write_trace(Path(row.variant), row.timeline)
             note(f"{trace}: {row.variant} for ui.perfetto.dev")
         elif not target.live:
@@ -79,14 +85,6 @@ def require(options: ProfileOptions, names: tuple[str, ...], what: str, hint: st
 
 
 def run_program(options: ProfileOptions, program: list[str]) -> int:
-    from workbench.app.program import (
-        KernelChoice,
-        keep_program,
-        profile_program,
-        trace_program,
-    )
-    from workbench.study.workspace import find_workspace
-
     require(options, OF_VARIANTS, "variants", "a program runs here, as it is: leave it out")
     if options.timeline:
         require(options, ("launch", "skip", "to", "keep"), "a profile", "leave it out here")

@@ -15,16 +15,19 @@ from workbench.app.show import (
     ReportResult,
     SourceListing,
     chosen,
+    current_capture,
+    instructions_of,
+    listed,
     report_lines,
     report_metric,
-    variant_lines,
-    variant_metric,
 )
-from workbench.app.target import require_current, stale_of
+from workbench.app.target import Target, in_place, require_current, stale_of
 from workbench.cli.options import ShowOptions
 from workbench.cli.streams import show
+from workbench.derive.source_diff import line_costs
 from workbench.errors import UsageError
 from workbench.judge.findings import sentences
+from workbench.ncu.capture import find_metric, kept_metric, load_sources, require_lines
 from workbench.ncu.report_file import is_report, read_report
 from workbench.render import answers, as_table, doc, in_short
 from workbench.render.answers import ReportAnswer, ReportLines, VariantAnswer, VariantLines
@@ -33,6 +36,8 @@ from workbench.render.document import hunks, launches, variant
 from workbench.render.document.hunks import hottest_first
 from workbench.render.document.printed_ladder import origin
 from workbench.study.files import stands
+from workbench.study.front_ends import front_ends_of, why_no_lines
+from workbench.study.sources import source_files, source_texts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -75,6 +80,31 @@ def run(options: ShowOptions) -> None:
     result = judged_variant(target, name)
     show(options, result)
     require_current(stale_of(result.ladder, [name]))
+
+
+def variant_metric(target: Target, name: str, metric: str) -> Metric:
+    report, wanted, capture = current_capture(target, name)
+    values = find_metric(report, wanted, metric) if report else kept_metric(capture, metric)
+    return Metric(metric, name, capture.path.name, values)
+
+
+def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
+    """Raises UsageError where the capture has no lines, or no instructions."""
+    report, wanted, capture = current_capture(target, name)
+    sources = source_files(target.study, target.study.variants[name])
+    if not sass:
+        require_lines(capture, why_no_lines(front_ends_of(sources)))
+    if report is not None:
+        texts = load_sources(report, wanted)
+    else:  # the capture is current: its sources are the workspace's
+        charged = set(capture.lines["file"])
+        texts_here = source_texts(target.study, target.study.variants[name])
+        texts = {file: text for file, text in texts_here.items() if file in charged}
+    costs = line_costs(capture.lines, capture.metrics, capture.collected)
+    files = {file: listed(costs, file, text) for file, text in texts.items()}
+    paths = {file: in_place(file, target.study) for file in files}
+    code = instructions_of(capture, name) if sass else None
+    return SourceListing(files, code, paths=paths, variant=name)
 
 
 HOTTEST = 10  # lines before the sources
