@@ -5,18 +5,14 @@ from __future__ import annotations
 from shlex import quote
 
 from workbench.app.measure import Wanted, ensure, task
-from workbench.app.report import write_files
-from workbench.app.target import Target, shown_path
+from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks
 from workbench.judge.sweeps import Space, Sweep, judge_sweep
-from workbench.render.document.combinations import sweep_view
 from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name
 from workbench.study.params import declared, expanded, find_variant, names_of
 from workbench.study.workspace import including
 from workbench.words import Origin
-
-REPORT = "SWEEP.md"
 
 
 def space_of(study: Study, text: str) -> tuple[Study, Space]:
@@ -78,13 +74,3 @@ def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
             hint=f"without a GPU, `workbench build {quote(space.text)}` compiles all of them",
         )
     return result
-
-
-def write(target: Target, space: Space, result: Sweep) -> None:
-    """The table, in a folder of its own. Raises as ``write_files``."""
-    from workbench.render import markdown
-
-    folder = target.workspace.reports(target.study, target.shape, ("sweep", space.text))
-    title, table = markdown.literal(f"Sweep: {space.text}"), markdown.blocks(sweep_view(result))
-    write_files(target.workspace, folder, {REPORT: f"# {title}\n\n{table}\n"})
-    target.executor.note(f"wrote {shown_path(folder / REPORT)}")

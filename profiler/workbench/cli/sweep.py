@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from workbench.app.sweep import space_of, sweep, write
-from workbench.app.target import find_study, profiled_shape, target_at
+from workbench.app.report import write_files
+from workbench.app.sweep import space_of, sweep
+from workbench.app.target import find_study, profiled_shape, shown_path, target_at
 from workbench.cli.options import SweepOptions
 from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import Sweep
-from workbench.render import as_table, doc, in_short
+from workbench.render import as_table, doc, in_short, markdown
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.combinations import sweep_view
 from workbench.study.params import Picked, is_space
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+REPORT = "SWEEP.md"
 
 
 def run(options: SweepOptions) -> int:
@@ -39,7 +42,10 @@ def run(options: SweepOptions) -> int:
             result = sweep(target, space, fresh=options.fresh)
             timed.append(bool(result.timed))
             yield result
-            write(target, space, result)
+            folder = workspace.reports(target.study, target.shape, ("sweep", space.text))
+            title, table = markdown.literal(f"Sweep: {text}"), markdown.blocks(sweep_view(result))
+            write_files(workspace, folder, {REPORT: f"# {title}\n\n{table}\n"})
+            here.note(f"wrote {shown_path(folder / REPORT)}")
 
     show(options, swept())
     return int(not all(timed))

@@ -71,9 +71,8 @@ def exchange(
                 silent.set()
                 os.kill(process.pid, signal.SIGKILL)
 
-        listener = threading.Thread(
-            target=listen, args=(process.stderr, take, lines, heard), daemon=True
-        )
+        arguments = process.stderr, take, lines, heard
+        listener = threading.Thread(target=listen, args=arguments, daemon=True)
         listener.start()
         threading.Thread(target=give_up, daemon=True).start()
         try:

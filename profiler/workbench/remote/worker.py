@@ -116,9 +116,7 @@ def unpack(data: bytes, kind: type[H]) -> tuple[H, dict[str, bytes]]:
 
 
 def carry_out(data: bytes) -> bytes:
-    """Return a job's result; of one without a study the GPU and the packages. An error that a user
-    can meet is a result, too.
-    """
+    """Return a job's result: evidence, what the machine has, or an error that a user can meet."""
     try:
         job, sources = unpack(data, RemoteJob)
         if not job.study:
