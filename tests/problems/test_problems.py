@@ -245,7 +245,7 @@ def test_what_the_formats_own_check_accepts_is_right(
     assert told.accepted
     assert tolerance_of(found, told).relative > told.errors["baseline"][1] > 1e-4
     (folder / "submission.py").write_text(text.format(by=2.5))
-    trial = prepare(Local(), problem(folder), tmp_path / "other", None, on_gpu=False)[2]
+    trial = prepare(Local(), problem(folder), tmp_path / "other", None, on_gpu=False).trial
     assert trial.refused == "check_implementation() refuses it: too far"
 
 

@@ -427,10 +427,8 @@ def test_a_constant_in_place_of_a_norm_is_found_by_larger_inputs(
     tmp_path: Path, trials_here: None
 ) -> None:
     path = file(tmp_path, NORM)
-    prepared = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
-    found, allowed, told, shape = prepared
-    assert not_none(told.larger)[1] > 1
-    done = Attempt(found, tmp_path, found.name, shape, told, allowed)
+    done = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
+    assert not_none(done.trial.larger)[1] > 1
     assert done.verdict == TryVerdict.WRONG
 
 
@@ -501,7 +499,8 @@ def test_wrong_outputs_of_timed_calls_are_wrong(monkeypatch: Patch) -> None:
 
 def test_ranges_that_do_other_work_are_not_compared(tmp_path: Path, trials_here: None) -> None:
     path = file(tmp_path, RANGES)
-    found, _, told, _ = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
+    done = prepare(Local(), problem(path), tmp_path / "made", None, on_gpu=False)
+    found, told = done.problem, done.trial
     assert [dict(shape.parameters) for shape in found.shapes.values()] == [{"n": 16}, {"n": 32}]
     assert [module.called for module in found.references] == ["add"]
     assert found.baseline.called == "mine.py:double"
@@ -619,9 +618,9 @@ def test_the_line_that_waits_for_the_gpu_is_named(tmp_path: Path, monkeypatch: P
 def test_what_clobbers_its_inputs_is_wrong(tmp_path: Path, trials_here: None) -> None:
     text = "def zero(x, y):\n    out = x + y\n    x.zero_()\n    y.zero_()\n    return out\n"
     found = problem(file(tmp_path, text), inputs=("x=randn(4)", "y=randn(4)"), versus="torch.add")
-    found, allowed, told, shape = prepare(Local(), found, tmp_path / "made", None, on_gpu=False)
+    done = prepare(Local(), found, tmp_path / "made", None, on_gpu=False)
+    told = done.trial
     assert told.refused == "it changes its input x, which the reference does not"
-    done = Attempt(found, tmp_path, found.name, shape, told, allowed)
     assert done.verdict == TryVerdict.WRONG
     assert "copies the input first" in not_none(refusal(done)).hint
     assert told.errors["baseline"][1] < 1e-6

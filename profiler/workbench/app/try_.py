@@ -269,9 +269,8 @@ def attempt(executor: Executor, source: str | Path, asked: AttemptOptions) -> At
         root = asked.folder or scratch(request, problem)
         live = executor.gpu is not None
         with executor.reporter.waiting("calling and checking it"):
-            prepared = prepare(executor, problem, root, asked.shape, on_gpu=live)
-        problem, allowed, trial, name = prepared
-        done = Attempt(problem, root, problem.name, name, trial, allowed, renamed=renamed)
+            done = prepare(executor, problem, root, asked.shape, on_gpu=live)
+        done = replace(done, renamed=renamed)
         if live and not done.wrong:
             done = measured(executor, done, asked)
     if done.judged is None and problem.compiles and not live:
@@ -400,7 +399,7 @@ PEAK = 10.0
 
 def prepare(
     executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
-) -> tuple[Problem, Tolerance, Learned, str]:
+) -> Attempt:
     """Write the workspace, call everything once, and write down what was learned."""
     timed = [name for name, given in problem.shapes.items() if given.timed]
     if shape is not None:
@@ -438,9 +437,9 @@ def prepare(
     if problem.ranges:
         same = tuple(m for m in problem.references if m.name not in trial.failures)
         problem = replace(problem, references=same)
-    tolerance = tolerance_of(problem, trial)
-    write(problem, root, trial, tolerance)
-    return problem, tolerance, trial, name
+    allowed = tolerance_of(problem, trial)
+    write(problem, root, trial, allowed)
+    return Attempt(problem, root, problem.name, name, trial, allowed)
 
 
 def tolerance_of(problem: Problem, trial: Learned) -> Tolerance:
