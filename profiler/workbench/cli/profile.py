@@ -195,6 +195,6 @@ def _program(result: ProgramResult) -> Iterator[doc.Block]:
     yield from launches.untimed(result.listed)
     yield launches.about(result.full.report)
     for group in result.full.groups[: launches.DETAILED]:
-        yield launches.in_short(result.full.details(group))
+        yield launches.details(result.full.details(group), short=True)
     shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
     yield doc.paragraph("All counters: ", shown, ", lines with ", doc.code("--launch N --source"))

@@ -14,8 +14,8 @@ from workbench.derive.source_diff import Hunk, InstructionCost, Shift, SourceDif
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.derive.timeline import LaunchTimeline
 from workbench.judge import advice_rules
-from workbench.judge.across import AcrossShapes, AtShape
-from workbench.judge.advice_rules import Advice, Spot, Tried, faults
+from workbench.judge.across import AtShape
+from workbench.judge.advice_rules import Advice, Tried, faults
 from workbench.judge.bottlenecks import Bottleneck
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, Gate
@@ -45,6 +45,7 @@ IN_FULL = (  # of `ablate --full`
     *("stalls", "predictions", "deciding_speedup", "occupancy_limiters", "kernels"),
     *("regimes", "against_parent", "against_parent_at", "no_source_lines", "capture"),
 )
+NOT_SHORT = ("lesson", "regimes", "against_parent", "timeline")
 
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -140,6 +141,10 @@ def ablation(ladder: Ablation, *, full: Collection[str] = (), short: bool = Fals
             return [whole_row(ladder, each) for each in rows if each.variant in full]
         return [row(ladder, each, short=short) for each in rows]
 
+    across: Data | None = None
+    if ladder.across and not short:
+        shapes = [shown_fields(each) | {"shape": shape_of(each)} for each in ladder.across.shapes]
+        across = {**shown_fields(ladder.across, "shapes"), "shapes": shapes}
     return answer(
         LadderAnswer,
         ladder,
@@ -147,15 +152,10 @@ def ablation(ladder: Ablation, *, full: Collection[str] = (), short: bool = Fals
         evidence={**_evidence(ladder), "timings": ladder.timing_file},
         predictions=ladder.score,
         whole=_in_short(ladder.whole),
-        across_shapes=_across(ladder.across) if ladder.across and not short else None,
+        across_shapes=across,
         variants=shown(ladder.rows),
         references=shown(ladder.references),
     )
-
-
-def _across(across: AcrossShapes) -> Data:
-    shapes = [shown_fields(one) | {"shape": shape_of(one)} for one in across.shapes]
-    return {**shown_fields(across, "shapes"), "shapes": shapes}
 
 
 def _evidence(ladder: Ablation) -> Data:
@@ -193,21 +193,13 @@ def row(ladder: Ablation, judged: Row, *, short: bool = False) -> LadderRow:
     the gates that did not pass.
     """
     first = advice_rules.to_try(judged.advice)
-    whole = msgspec.structs.replace(
-        whole_row(ladder, judged),
-        of_row=shown_fields(judged, *WHOLE_ROW, *(IN_FULL if short else ())),
-        advice=first and [one.id for one in first],
-    )
-    if not short:
-        return whole
-    return msgspec.structs.replace(
-        whole,
-        lesson=msgspec.UNSET,
-        regimes=msgspec.UNSET,
-        against_parent=msgspec.UNSET,
-        timeline=msgspec.UNSET,
-        gates={gate.name: gate for gate in judged.gates if gate.state != GateState.PASSED},
-    )
+    fields: Data = {"advice": first and [one.id for one in first]}
+    fields["of_row"] = shown_fields(judged, *WHOLE_ROW, *(IN_FULL if short else ()))
+    if short:
+        fields |= dict.fromkeys(NOT_SHORT, msgspec.UNSET)
+        open_gates = [gate for gate in judged.gates if gate.state != GateState.PASSED]
+        fields["gates"] = {gate.name: gate for gate in open_gates}
+    return msgspec.structs.replace(whole_row(ladder, judged), **fields)
 
 
 class KernelAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -330,7 +322,7 @@ def to_try(advice: Sequence[Advice] | None) -> list[AdvisedChange] | None:
 
 
 def _advice(advice: Advice) -> AdvisedChange:
-    limit, recipe = advice.limit, CATALOGUE[advice.change]
+    limit, spot, recipe = advice.limit, advice.spot, CATALOGUE[advice.change]
     return answer(
         AdvisedChange,
         advice,
@@ -343,17 +335,15 @@ def _advice(advice: Advice) -> AdvisedChange:
             share=round(limit.share, DIGITS),
             value=float(f"{limit.value:.{DIGITS}g}"),
         ),
-        line=_line(advice.spot) if advice.spot else None,
+        line=AdvisedLine(
+            file=spot.file.removeprefix(TOP),
+            line=spot.line,
+            stall_share=None if spot.share is None else round(spot.share, DIGITS),
+            called_at=place(*spot.called_at) if spot.called_at else None,
+        )
+        if spot
+        else None,
         tried=advice.tried[:MOST_TRIED],
-    )
-
-
-def _line(spot: Spot) -> AdvisedLine:
-    return AdvisedLine(
-        file=spot.file.removeprefix(TOP),
-        line=spot.line,
-        stall_share=None if spot.share is None else round(spot.share, DIGITS),
-        called_at=place(*spot.called_at) if spot.called_at else None,
     )
 
 

@@ -274,6 +274,11 @@ def joined(texts: Iterable[str | Text], by: str = ", ") -> Text:
     return tuple(spans)
 
 
+def place(file: str, number: int) -> Text:
+    """A line by the base name of its file."""
+    return code(f"{file.rsplit('/', 1)[-1]}:{number}")
+
+
 def codes(names: Iterable[str], by: str = ", ") -> Text:
     return joined((code(name) for name in names), by)
 
@@ -356,7 +361,10 @@ def _spans(flat: str) -> Iterator[Span]:
         if match["escaped"]:
             yield Span(match["escaped"], strong=strong, em=em)
         elif match["fence"]:
-            yield Span(_unpadded(match["code"]), code=True, strong=strong, em=em)
+            inside = match["code"]  # a blank on either side keeps backticks apart from the fence
+            if len(inside) > 2 and inside[0] == inside[-1] == " " and inside.strip():
+                inside = inside[1:-1]
+            yield Span(inside, code=True, strong=strong, em=em)
         elif match["href"]:
             yield Span(match["label"], strong=strong, em=em, href=match["href"])
         elif match["strong"]:
@@ -364,12 +372,6 @@ def _spans(flat: str) -> Iterator[Span]:
         else:
             em = not em
     yield Span(flat[position:], strong=strong, em=em)
-
-
-def _unpadded(inside: str) -> str:
-    """A blank on either side keeps backticks apart from the fence, and is no part of the code."""
-    padded = len(inside) > 2 and inside[0] == inside[-1] == " " and inside.strip()
-    return inside[1:-1] if padded else inside
 
 
 def _merged(spans: Iterator[Span]) -> Text:
@@ -524,16 +526,10 @@ def interval(value: Ratio | None) -> str:
 
 
 def with_cycles(ratio: Ratio | None) -> str:
-    """A ratio with its interval, and in cycles where that is another."""
-    cycles = in_cycles(ratio)
-    return f"{interval(ratio)} ({cycles})" if cycles else interval(ratio)
-
-
-def in_cycles(ratio: Ratio | None) -> str:
-    """``1.27x in cycles`` where the clock is a part of the ratio in time; else empty."""
+    """A ratio with its interval, and in cycles where the clock is a part of the ratio in time."""
     if ratio is None or ratio.cycles is None or not ratio.differs_in_cycles:
-        return ""
-    return f"{fine(ratio.cycles.value)} in cycles"
+        return interval(ratio)
+    return f"{interval(ratio)} ({fine(ratio.cycles.value)} in cycles)"
 
 
 def signed(change: float) -> str:

@@ -118,17 +118,22 @@ def step(ladder: Ablation, row: Row) -> Data:
     """
     advice = to_try(row.advice)
     capture = row.evidence_state.get("capture")
+    over, of_table = row.deciding_speedup, row.over_parent
+    same = over is None or (of_table is not None and over.sessions == of_table.sessions)
+    state = CheckResult.UNSUPPORTED if row.is_unsupported else row.status
+    corrects = row.step.corrects if row.step and shows_bug(row.gates) else ""
     return {
         **columns(ladder, row, Where.BRIEF_VARIANT),
         "study": ladder.study,
         "parent": parent_of(row) or None,
         "shape": ladder.shape,
         "gpu": ladder.gpu,
-        "deciding_speedup": _deciding(row),
+        # where more sessions came for the verdict than those of the table
+        "deciding_speedup": None if same or row.judged_at else ratio(over),
         "problem": short(sentence(row.problem)) if row.problem else None,
-        "state": _state(row),
+        "state": None if state == Status.CURRENT else state,
         "capture": capture if capture in (Status.DAMAGED, Status.STALE) else None,
-        "why": _why_kept(row),
+        "why": short(f"it corrects {parent_of(row)}: {corrects}") if corrects else None,
         **_wrong_check(row),
         **_judged(row, {"failed": _failed(row)}),
         **limit(advice),
@@ -173,20 +178,6 @@ def command(study: str, *words: str) -> Data:
     return {"next_command": shlex.join(["workbench", *words, *of_study, "--brief"])}
 
 
-def _state(row: Row) -> str | None:
-    """Return what is wrong with its evidence at the shape of the answer; None for nothing."""
-    if row.is_unsupported:
-        return CheckResult.UNSUPPORTED
-    return None if row.status == Status.CURRENT else row.status
-
-
-def _deciding(row: Row) -> list[float | None] | None:
-    """The ratio behind the verdict where more sessions came for it than those of the table."""
-    over, table_ratio = row.deciding_speedup, row.over_parent
-    same = over is None or (table_ratio is not None and over.sessions == table_ratio.sessions)
-    return None if same or row.judged_at else ratio(over)
-
-
 def _failed(row: Row) -> list[Data] | None:
     """The gates that did not pass, of an open verdict those that are open as well."""
     is_open = row.verdict == Verdict.INCONCLUSIVE
@@ -210,13 +201,6 @@ def _judged(row: Row, of_gates: Data) -> Data:
         **of_gates,
     }
     return {"judged": {key: value for key, value in judged.items() if value is not None}}
-
-
-def _why_kept(row: Row) -> str | None:
-    """Why a step counts that need not be faster."""
-    if row.step is None or not row.step.corrects or not shows_bug(row.gates):
-        return None
-    return short(f"it corrects {parent_of(row)}: {row.step.corrects}")
 
 
 def _wrong_check(row: Row) -> Data:

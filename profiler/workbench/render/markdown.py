@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
-from itertools import groupby
+from itertools import count, groupby
 
 from workbench.render import doc
 from workbench.render.doc import harmless, one_line, printable
@@ -88,12 +88,9 @@ def _shield(opening: str) -> str:
 
 
 def cell(content: doc.Cell) -> str:
-    return f"{spans(_unpiped(content.text))} {loose(content.note)}".strip()
-
-
-def _unpiped(text: doc.Text) -> doc.Text:
-    r"""Readers part cells at a bar before they see code; behind a ``\\`` they disagree whether."""
-    return tuple(replace(s, code=False) if s.code and "\\|" in s.text else s for s in text)
+    # Readers part cells at a bar before they see code; behind a backslash they disagree whether.
+    text = tuple(replace(s, code=False) if "\\|" in s.text else s for s in content.text)
+    return f"{spans(text)} {loose(content.note)}".strip()
 
 
 def table(shown: doc.Table) -> str:
@@ -103,13 +100,6 @@ def table(shown: doc.Table) -> str:
     lines = [[one_line(text).replace("|", "\\|") for text in row] for row in (header, *rows)]
     rules = ["--:" if column.is_number else "---" for column in shown.columns]
     return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rules, *lines[1:]])
-
-
-def bullets(block: doc.Bullets) -> str:
-    marks = (f"{n}." if block.ordered else "-" for n in range(1, len(block.items) + 1))
-    return "\n".join(
-        f"{mark} {paragraph(item)}" for mark, item in zip(marks, block.items, strict=True)
-    )
 
 
 def _attribute(text: str) -> str:
@@ -130,12 +120,6 @@ def picture(chart: doc.Chart) -> str:
     return f"{drawn}\n\n{paragraph(doc.line(chart.caption))}" if chart.caption else drawn
 
 
-def fold(block: doc.Fold, level: int) -> str:
-    inside = blocks(block.blocks, level)
-    summary = _attribute(doc.plain(block.summary))
-    return f"<details>\n<summary>{summary}</summary>\n\n{inside}\n\n</details>"
-
-
 def section(block: doc.Section, level: int = TOP) -> str:
     inside = blocks(block.blocks, level + 1)
     return f"{'#' * level} {spans(block.title)}\n\n{inside}" if block.title else inside
@@ -146,7 +130,9 @@ def block(content: doc.Block, level: int) -> str:
         case doc.Paragraph():
             return paragraph(content.text)
         case doc.Bullets():
-            return bullets(content)
+            marks = (f"{n}." if content.ordered else "-" for n in count(1))
+            items = zip(marks, content.items, strict=False)
+            return "\n".join(f"{mark} {paragraph(item)}" for mark, item in items)
         case doc.Callout():
             return "\n".join(["> [!WARNING]", *(f"> - {paragraph(i)}" for i in content.items)])
         case doc.CodeBlock():
@@ -161,7 +147,9 @@ def block(content: doc.Block, level: int) -> str:
         case doc.Table():
             return table(content)
         case doc.Fold():
-            return fold(content, level)
+            summary = f"<summary>{_attribute(doc.plain(content.summary))}</summary>"
+            inside = blocks(content.blocks, level)
+            return f"<details>\n{summary}\n\n{inside}\n\n</details>"
         case doc.Section():
             return section(content, level)
 

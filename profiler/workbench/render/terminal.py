@@ -43,8 +43,12 @@ def _write(block: doc.Block, console: Console) -> None:
         case doc.Paragraph():
             console.print(styled(block.text))
         case doc.Bullets():
-            for line in _bullets(block, console):
-                console.print(line, soft_wrap=True)
+            for number, item in enumerate(block.items, start=1):
+                mark = f"{number}. " if block.ordered else "- "
+                for line in styled(item).wrap(console, console.width - len(mark)):
+                    line.rstrip()
+                    console.print(Styled(mark).append_text(line), soft_wrap=True)
+                    mark = " " * len(mark)  # lines of an item hang under its first
         case doc.Callout():
             for item in block.items:
                 console.print(
@@ -79,18 +83,6 @@ def styled(text: doc.Text, style: str = "") -> Styled:
         looks = (("cyan", span.code), ("bold", span.strong), ("italic", span.em))
         shown.append(printable(span.text), " ".join(name for name, on in looks if on) or None)
     return shown
-
-
-def _bullets(block: doc.Bullets, console: Console) -> Iterator[Styled]:
-    """Lines of an item hang under its first."""
-    from rich.text import Text as Styled
-
-    for number, item in enumerate(block.items, start=1):
-        mark = f"{number}. " if block.ordered else "- "
-        for line in styled(item).wrap(console, console.width - len(mark)):
-            line.rstrip()
-            yield Styled(mark).append_text(line)
-            mark = " " * len(mark)
 
 
 @dataclass

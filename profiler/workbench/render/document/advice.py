@@ -52,27 +52,26 @@ def listed(advice: Sequence[Advice] | None) -> list[doc.Block]:
     if not first:
         return [doc.paragraph(NOTHING if first is not None else ABSENT)]
     room = next((one for one in advice or () if one.id == AT_ITS_BANDWIDTH), None)
-    blocks: list[doc.Block] = [doc.paragraph(_room(room))] if room else []
+    blocks: list[doc.Block] = []
+    if room:  # the advice to fuse is given where no byte is read twice
+        at = f"{number(room.limit.value)} {room.limit.unit}"
+        most = factor(1 / room.limit.share)
+        text = f"DRAM is at {at}: what moves as many bytes gains {most} at most."
+        blocks.append(doc.paragraph(text))
     items = [_whole(one, first[:place]) for place, one in enumerate(first)]
     return [*blocks, doc.bullets(items, ordered=True)]
 
 
-def _room(advice: Advice) -> str:
-    """From the advice to fuse, which is given where no byte is read twice."""
-    limit = advice.limit
-    return (
-        f"DRAM is at {number(limit.value)} {limit.unit}: what moves as many bytes gains "
-        f"{factor(1 / limit.share)} at most."
-    )
-
-
 def _whole(advice: Advice, before: Sequence[Advice]) -> doc.Text:
-    """The change, the limit with its reason unless it stands ``before``, and earlier attempts."""
+    """The change, the limit with its reason unless it stands ``before``, and the steps that made
+    this change to this variant already.
+    """
+    tried = [doc.line(doc.code(step.variant), f" {step.verdict.label}") for step in advice.tried]
     return doc.line(
         doc.strong(CATALOGUE[advice.change].title),
         f": {CATALOGUE[advice.change].how}. Limit: ",
         _limit(advice, before),
-        *((". Tried here: ", tried(advice)) if advice.tried else ()),
+        *((". Tried here: ", doc.joined(tried)) if tried else ()),
         ".",
     )
 
@@ -94,20 +93,9 @@ def spot(place: Spot | None) -> doc.Text:
     """``file:line`` and its share of all stall time."""
     if place is None:
         return doc.line("no line of its own")
-    called = (", called at ", _place(*place.called_at)) if place.called_at else ()
+    called = (", called at ", doc.place(*place.called_at)) if place.called_at else ()
     share = f", {percent(place.share)} of the stall time" if place.share else ""
-    return doc.line(_place(place.file, place.line), *called, share)
-
-
-def _place(file: str, number: int) -> doc.Text:
-    return doc.code(f"{file.rsplit('/', 1)[-1]}:{number}")
-
-
-def tried(advice: Advice) -> doc.Text:
-    """The steps that made this change to this variant already."""
-    return doc.joined(
-        [doc.line(doc.code(step.variant), f" {step.verdict.label}") for step in advice.tried]
-    )
+    return doc.line(doc.place(place.file, place.line), *called, share)
 
 
 def next_steps(ablation: Ablation) -> list[doc.Block]:

@@ -18,11 +18,10 @@ def sweep_view(sweep: Sweep) -> list[doc.Block]:
     how = "measured now" if sweep.evidence == Origin.MEASURED else "recorded evidence"
     count = len(sweep.combinations)
     origin = f" at {sweep.shape} on {sweep.gpu}, {how}: {count} combination{'s' * (count > 1)}"
-    kind = partial(_kind, sweep)
     return [
         doc.paragraph(doc.code(sweep.variant), origin),
         *doc.warned(sentences(sweep.warnings)),
-        doc.table("sweep", _fields(sweep), sweep.combinations, kind=kind),
+        doc.table("sweep", _fields(sweep), sweep.combinations, kind=partial(_kind, sweep)),
         doc.bullets(account(sweep)),
     ]
 
@@ -72,7 +71,11 @@ def _fields(sweep: Sweep) -> list[doc.Field[Combination]]:
         *(doc.Field(f"={name}", name, partial(_value, name)) for name in varied),
         doc.Field("role", "", lambda c: _role(sweep, c)),
         doc.numeric("time", "time", _time, unit="µs", note=INTERVAL),
-        doc.numeric("ratio", f"vs default {INTERVAL}", _ratio),
+        doc.numeric(
+            "ratio",
+            f"vs default {INTERVAL}",
+            lambda c: interval(c.over_default) if c.over_default else NONE,
+        ),
         doc.numeric("registers", "registers", lambda c: _count(c, c.registers), rank=2),
         doc.numeric("spills", "spills", lambda c: _count(c, c.spill_bytes), unit="B", rank=4),
         doc.numeric("shared", "shared", lambda c: _count(c, c.shared_bytes), unit="B", rank=3),
@@ -106,10 +109,6 @@ def _occupancy(combination: Combination) -> str:
 def _time(combination: Combination) -> doc.Content:
     time = combination.microseconds
     return doc.cell(number(time.value), note=ends(time)) if time else NONE
-
-
-def _ratio(combination: Combination) -> str:
-    return interval(combination.over_default) if combination.over_default else NONE
 
 
 def _fate(combination: Combination) -> str:

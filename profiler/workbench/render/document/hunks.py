@@ -111,16 +111,6 @@ def active(changes: SourceDiff) -> list[Hunk]:
     ]
 
 
-def sums(changes: SourceDiff) -> list[tuple[str, Cost, Cost]]:
-    """The lines outside of the hunks, code outside of the sources by file, and the sum of all."""
-    rows = [("lines outside the hunks", *changes.unchanged)]
-    rows += [
-        (base(name) or "code without a known line", *costs)
-        for name, costs in changes.elsewhere.items()
-    ]
-    return [*rows, ("all lines", *changes.totals)]
-
-
 def costs(hunk: Hunk) -> list[str]:
     """The stall time of a hunk before and after, and every counter that was not zero."""
     parts = [f"stall time {sides(hunk, stall_time)}"]
@@ -363,7 +353,12 @@ def diff(
     yield from ([Piece(f"  {doc.plain(shift)}")] for shift in moved)
     if changes.has_costs:
         yield BLANK
-        for name, before, after in sums(changes):
+        rows = [("lines outside the hunks", *changes.unchanged)]
+        rows += [
+            (base(name) or "code without a known line", *costs)
+            for name, costs in changes.elsewhere.items()
+        ]
+        for name, before, after in (*rows, ("all lines", *changes.totals)):
             yield [Piece(f"stall time, {name}: {pair(stall_time(before), stall_time(after))}")]
 
 

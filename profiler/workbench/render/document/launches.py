@@ -175,45 +175,33 @@ def _share(time: float | None, total: float | None) -> str:
 LOST = 0.1  # of a launch's metrics that are NaN, from which on that is no single counter's
 
 
-def lost(read: Details) -> list[doc.Block]:
-    """Where many metrics are NaN: how many, and the usual causes."""
-    count, every = read.nan
-    if count <= LOST * every:
-        return []
-    text = "the launch failed under ncu, or another profiler had the counters: profile it again"
-    return [doc.paragraph(f"{count} of {every} metrics are NaN: {text}")]
-
-
-def details(read: Details, launches: int = 1) -> doc.Section:
-    """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike."""
-    launch = read.launch
-    parts = [*lost(read), *advice.first_look(read.advice, read.hottest)]
-    if launch.signature not in (launch.kernel, kernel(launch, TITLE_WIDTH)):
-        parts.append(doc.paragraph(f"signature: {launch.signature}"))
-    parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters)
-    parts += [doc.paragraph("Top bottlenecks:"), *bottlenecks(read)]
-    if launches > 1:
-        parts.append(doc.paragraph(f"one of {launches} launches: the one of median duration"))
-    return _section(launch, parts)
-
-
-def in_short(read: Details) -> doc.Section:
-    """Return what limits one launch, and what to try."""
-    return _section(read.launch, [*lost(read), *advice.first_look(read.advice, read.hottest)])
-
-
-def _section(launch: Launch, parts: Sequence[doc.Block]) -> doc.Section:
-    title = doc.line(f"launch {launch.index}: ", doc.code(kernel(launch, TITLE_WIDTH)))
-    return doc.section(f"launch-{launch.index}", title, *parts)
-
-
-def bottlenecks(read: Details) -> list[doc.Block]:
-    """Numbered; without rules the top stalls stand in, which is said."""
-    numbered: list[doc.Block] = [variant.bottlenecks(read.bottlenecks)] if read.bottlenecks else []
-    if not read.rules_collected:
-        stand_in = "; the top stalls instead:" if numbered else ""
-        return [doc.paragraph(f"ncu's rules: {ABSENT}{stand_in}"), *numbered]
-    return numbered or [doc.paragraph("no rule advises a change")]
+def details(read: Details, launches: int = 1, *, short: bool = False) -> doc.Section:
+    """Figures with their metrics, stalls and bottlenecks of one launch, of so many alike; in
+    ``short`` what limits it, and what to try. Where many metrics are NaN: how many, and why.
+    """
+    launch, (count, every) = read.launch, read.nan
+    parts: list[doc.Block] = []
+    if count > LOST * every:
+        why = "the launch failed under ncu, or another profiler had the counters: profile it again"
+        parts.append(doc.paragraph(f"{count} of {every} metrics are NaN: {why}"))
+    parts += advice.first_look(read.advice, read.hottest)
+    title = kernel(launch, TITLE_WIDTH)
+    if not short:
+        if launch.signature not in (launch.kernel, title):
+            parts.append(doc.paragraph(f"signature: {launch.signature}"))
+        parts += variant.profile(read.figures, read.stalls, read.occupancy_limiters)
+        parts.append(doc.paragraph("Top bottlenecks:"))
+        if not read.rules_collected:
+            stand_in = "; the top stalls instead:" if read.bottlenecks else ""
+            parts.append(doc.paragraph(f"ncu's rules: {ABSENT}{stand_in}"))
+        elif not read.bottlenecks:
+            parts.append(doc.paragraph("no rule advises a change"))
+        if read.bottlenecks:
+            parts.append(variant.bottlenecks(read.bottlenecks))
+        if launches > 1:
+            parts.append(doc.paragraph(f"one of {launches} launches: the one of median duration"))
+    heading = doc.line(f"launch {launch.index}: ", doc.code(title))
+    return doc.section(f"launch-{launch.index}", heading, *parts)
 
 
 PAIRS: list[doc.Field[PairGroup]] = [
@@ -298,7 +286,15 @@ def _compared(
         *variant.marked(old, new),
         limiters(names, *(side.occupancy_limiters for side in sides)),
     ]
-    return parts if source else [*parts, *costliest(changes, names)]
+    if source:
+        return parts
+    if not changes.has_costs:
+        return [*parts, doc.paragraph(hunks.absences(changes, names))]
+    if not changes.hunks:
+        return [*parts, doc.paragraph("the sources are the same")]
+    count = len(changes.hunks)
+    text = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
+    return [*parts, doc.paragraph(text), doc.bullets(hunks.costliest_lines(changes))]
 
 
 def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[doc.Block]:
@@ -306,7 +302,13 @@ def variants(pair: VariantPair, changes: SourceDiff, *, source: bool) -> list[do
     blocks: list[doc.Block] = [
         doc.paragraph(f"{names[1]} over {names[0]}, {BETWEEN}: {with_cycles(pair.speedup)}"),
         _times(pair),
-        *(_state(row) for row in rows if row.problem or row.status != Status.CURRENT),
+        *(
+            doc.paragraph(
+                f"{r.variant} is {r.status}: {sentence(r.problem) or 'see workbench list'}"
+            )
+            for r in rows
+            if r.problem or r.status != Status.CURRENT
+        ),
         *_compared(names, rows, pair.comparison, changes, source=source),
         advice.to_try(rows[1].advice, names[1]),
     ]
@@ -326,12 +328,6 @@ def kernels(launch: LaunchPair, read: PairRead, names: Names, *, source: bool) -
     return doc.section("pair", title, *parts)
 
 
-def _state(row: Row) -> doc.Paragraph:
-    return doc.paragraph(
-        f"{row.variant} is {row.status}: {sentence(row.problem) or 'see workbench list'}"
-    )
-
-
 def _times(pair: VariantPair) -> doc.Table:
     fields: list[doc.Field[Regime]] = [
         doc.Field("time", "time", lambda regime: f"Time, {regime.label} (µs)"),
@@ -340,14 +336,3 @@ def _times(pair: VariantPair) -> doc.Table:
         doc.numeric("ratio", "ratio", lambda regime: with_cycles(pair.speedups.get(regime))),
     ]
     return doc.table("times", fields, regimes_of(pair.before, pair.after))
-
-
-def costliest(changes: SourceDiff, names: Names) -> list[doc.Block]:
-    """The dearest hunks in a line each, or why there are none."""
-    if not changes.has_costs:
-        return [doc.paragraph(hunks.absences(changes, names))]
-    if not changes.hunks:
-        return [doc.paragraph("the sources are the same")]
-    count = len(changes.hunks)
-    text = f"{count} hunk{'s' * (count != 1)}; stall time of the costliest ({SOURCE_HINT}):"
-    return [doc.paragraph(text), doc.bullets(hunks.costliest_lines(changes))]

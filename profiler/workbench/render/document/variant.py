@@ -259,7 +259,7 @@ def hot_line(limit: Bottleneck) -> doc.Text:
         return ()
     counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
     counted = counter if counter.startswith("excess") else f"{counter} samples"
-    place = doc.code(f"{hot.file.rsplit('/', 1)[-1]}:{hot.line}")
+    place = doc.place(hot.file, hot.line)
     return doc.line("; hottest line ", place, f", {percent(hot.share)} of its {counted}")
 
 
