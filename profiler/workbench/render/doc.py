@@ -83,9 +83,6 @@ class Field(Generic[T]):
     note: str = ""
     least: int = 16
 
-    def cell(self, item: T) -> Cell:
-        return as_cell(self.make(item))
-
 
 @dataclass(frozen=True)
 class TableRow:
@@ -301,7 +298,8 @@ def table(
     kind: Callable[[T], Marking] = lambda _: Marking.PLAIN,
 ) -> Table:
     rows = tuple(
-        TableRow({f.key: f.cell(item) for f in fields}, key(item), kind(item)) for item in items
+        TableRow({f.key: as_cell(f.make(item)) for f in fields}, key(item), kind(item))
+        for item in items
     )
     return Table(name, tuple(fields), rows)
 

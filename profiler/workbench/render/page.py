@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from hashlib import sha256
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -37,7 +37,7 @@ from workbench.render.chart import svg
 from workbench.render.chart.charts import COLOURS, OTHER_FILL
 from workbench.render.doc import figure_value, harmless, percent, with_unit
 from workbench.render.document.hunks import costs, weight, where
-from workbench.render.document.printed_ladder import brief_shape, kind, table_size
+from workbench.render.document.printed_ladder import at_shape, kind, table_size
 from workbench.render.document.variant import marked
 from workbench.render.templates import templates
 from workbench.words import ABSENT, VIRTUAL_ROOT, LineKind
@@ -45,22 +45,6 @@ from workbench.words import ABSENT, VIRTUAL_ROOT, LineKind
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"
 CODE = "Sources, line by line"
 COMMENTS = "comments or blanks only"
-
-
-class StepDiff(NamedTuple):
-    """A step's diff against its parent. Its costs are those of the two variants, or where it is
-    judged at another shape, ``at`` that, those of ``sides``.
-    """
-
-    diff: SourceDiff
-    variants: tuple[str, str]
-    at: str = ""
-    sides: tuple[ProfiledSource, ...] = ()
-
-    @property
-    def names(self) -> list[str]:
-        """Under which names ``heat`` has the costs of its lines, before and after."""
-        return [f"{name} at {self.at}" if self.at else name for name in self.variants]
 
 
 def opened_first(ablation: Ablation) -> str:
@@ -114,7 +98,7 @@ def render_page(document: doc.Section, ablation: Ablation, sources: Sources) -> 
         absent=ABSENT,
         palette=svg.PALETTE,
         chart_style=Markup(svg.page_style()),
-        data=_data(sides, list(_changes(ablation, sources)), files),
+        data=_data(ablation, sources, sides, files),
         theme=Markup(parts[THEME]),
         script=Markup(parts[SCRIPT]),
         style=Markup(parts[STYLE]),
@@ -124,14 +108,6 @@ def render_page(document: doc.Section, ablation: Ablation, sources: Sources) -> 
         ],
     )
     return text.rstrip() + "\n"
-
-
-def _changes(ablation: Ablation, sources: Sources) -> Iterator[StepDiff]:
-    for row in ablation.rows:
-        diff, elsewhere = sources.diffs.get(row.variant), sources.elsewhere.get(row.variant, ())
-        if diff is not None and row.step and row.step.parent:
-            at = brief_shape(row.against_parent_at, ablation) if elsewhere else ""
-            yield StepDiff(diff, (row.step.parent, row.variant), at, elsewhere)
 
 
 def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[doc.Section]:
@@ -158,23 +134,32 @@ def figure_section(figures: Mapping[str, Mapping[str, Figure]]) -> list[doc.Sect
 
 
 def _data(
-    sides: Mapping[str, ProfiledSource], changes: Sequence[StepDiff], files: PageFiles
+    ablation: Ablation, sources: Sources, sides: Mapping[str, ProfiledSource], files: PageFiles
 ) -> dict[str, object]:
-    """Return what the script puts together on demand: sources, diffs, and their costs."""
+    """Return what the script puts together on demand: sources, diffs, and their costs. A step that
+    is judged at another shape has there the costs of the lines of both its sides.
+    """
     every = [(name, name, side) for name, side in sides.items()]
-    for change in changes:
-        if change.sides:
-            every += zip(change.names, change.variants, change.sides, strict=True)
+    diffs: dict[str, list[dict[str, object]]] = {}
+    for row in ablation.rows:
+        diff, elsewhere = sources.diffs.get(row.variant), sources.elsewhere.get(row.variant, ())
+        if diff is not None and row.step and row.step.parent:
+            pair = (row.step.parent, row.variant)
+            at = at_shape(row.against_parent_at, ablation) if elsewhere else ""
+            names = [f"{name}{at}" for name in pair]  # under which ``heat`` has its costs
+            every += zip(names, pair, elsewhere, strict=False)
+            diffs[row.variant] = list(_changed(diff, pair, names, files))
     costs = [cost for *_, s in every if s.costs for cost in s.costs.lines.values()]
-    names = sorted({reason for cost in costs for reason in cost.stalls})
+    reasons = sorted({reason for cost in costs for reason in cost.stalls})
     return {
         "reasons": [
-            {"colour": COLOURS.get(name, OTHER_FILL), "label": stall_label(name)} for name in names
+            {"colour": COLOURS.get(name, OTHER_FILL), "label": stall_label(name)}
+            for name in reasons
         ],
         "comments": COMMENTS,
         "sources": files.texts,
-        "heat": heat(every, files, names),
-        "diffs": {change.variants[1]: list(_changed(change, files)) for change in changes},
+        "heat": heat(every, files, reasons),
+        "diffs": diffs,
     }
 
 
@@ -209,9 +194,13 @@ class PageFiles:
         return self._keys.get((variant, file))
 
 
-def _changed(change: StepDiff, files: PageFiles) -> Iterator[dict[str, object]]:
-    changed = [file for file in change.diff.files if file.hunks]
-    parent, variant = change.variants
+def _changed(
+    diff: SourceDiff, pair: tuple[str, str], names: Sequence[str], files: PageFiles
+) -> Iterator[dict[str, object]]:
+    """Yield the changed files of a parent and its step, the costliest first; their costs are under
+    these ``names``.
+    """
+    changed, (parent, variant) = [file for file in diff.files if file.hunks], pair
     for file in sorted(changed, key=_cost_of_file, reverse=True):
         before, after = files.key(parent, file.before), files.key(variant, file.after)
         if (before or not file.before) and (after or not file.after):
@@ -219,7 +208,7 @@ def _changed(change: StepDiff, files: PageFiles) -> Iterator[dict[str, object]]:
                 "before": before,
                 "after": after,
                 "blocks": _blocks(file.rows),
-                "heat": change.names,
+                "heat": names,
                 "hunks": {str(hunk.number): _heading(hunk) for hunk in file.hunks},
             }
 

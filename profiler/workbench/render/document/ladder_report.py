@@ -327,7 +327,8 @@ def details(row: Row, here: Row, where: str) -> doc.Fold:
     else:
         made = ABSENT if row.step.predictions else "none were made"
         blocks.append(doc.paragraph(f"Predictions: {made}."))
-    blocks.append(variant.gates(row) if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
+    gates = doc.table("gates", variant.GATES, row.gates)
+    blocks.append(gates if row.gates else doc.paragraph(f"Gates: {ABSENT}."))
     if here.regimes:
         blocks += [doc.paragraph(f"Times{where}:"), variant.regimes(here)]
     else:

@@ -96,7 +96,7 @@ def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
     if row.against_parent:
         blocks += account(row.against_parent)
     if row.gates:
-        blocks.append(gates(row))
+        blocks.append(doc.table("gates", GATES, row.gates))
     if row.verdict and parent_of(row):
         blocks.append(doc.paragraph("verdict: ", doc.strong(verdict_words(row, ablation))))
     return blocks
@@ -441,10 +441,6 @@ GATES: list[doc.Field[Gate]] = [
     doc.Field("result", "result", lambda gate: _result(gate)),
     doc.Field("why", "why", lambda gate: sentence(gate.why)),
 ]
-
-
-def gates(row: Row) -> doc.Table:
-    return doc.table("gates", GATES, row.gates)
 
 
 def _result(gate: Gate) -> str:
