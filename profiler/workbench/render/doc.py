@@ -216,13 +216,9 @@ def code(text: str) -> Text:
     return (Span(text, code=True),) if text else ()
 
 
-def strong(text: str) -> Text:
-    return (Span(text, strong=True),) if text else ()
-
-
-def bold(text: Text) -> Text:
+def strong(text: str | Text) -> Text:
     """All of a text in strong."""
-    return tuple(replace(span, strong=True) for span in text)
+    return tuple(replace(span, strong=True) for span in line(text))
 
 
 def line(*parts: str | Text) -> Text:

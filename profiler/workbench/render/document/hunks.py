@@ -35,153 +35,7 @@ from workbench.render.document.variant import stall_words
 from workbench.words import ABSENT, NONE
 
 NO_PATHS: Mapping[str, str] = MappingProxyType({})
-COSTLIEST = 3
-SHIFTS = 5
-WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
-ERRORS = 3
-TEXT_WIDTH = 72
 ARROW = "→"
-COUNTERS = (
-    ("warp instructions", "instructions"),
-    ("excess global sectors", "excess_global_sectors"),
-    ("excess shared wavefronts", "excess_shared_wavefronts"),
-)
-
-
-def span(hunk: Hunk, side: int, paths: Mapping[str, str] = NO_PATHS) -> str:
-    """``fix1.cu:28-39`` of one side; "" where the hunk has no line there."""
-    lines = hunk.span(side)
-    if lines is None:
-        return ""
-    first, last = lines
-    file = hunk.files[side]
-    return f"{paths.get(file) or base(file)}:{first}" + (f"-{last}" if last > first else "")
-
-
-def where(hunk: Hunk, paths: Mapping[str, str] = NO_PATHS) -> str:
-    """Both sides' lines and the function; ``paths`` are files of the new side for an editor."""
-    old, new = span(hunk, 0), span(hunk, 1, paths)
-    places = pair(old, new) if old and new else f"{old}, removed" if old else f"new {new}"
-    return f"{places}, {hunk.function}()" if hunk.function else places
-
-
-def pair(before: str, after: str) -> str:
-    return f"{before} {ARROW} {after}"
-
-
-def stall_time(cost: Cost) -> str:
-    """``18.6 µs (8.6 %)``; the share alone where the duration was not collected."""
-    if cost.share is None:
-        return ABSENT
-    share = percent(cost.share)
-    return f"{number(cost.microseconds)} µs ({share})" if cost.microseconds is not None else share
-
-
-def sides(hunk: Hunk, text: Callable[[Cost], str]) -> str:
-    costs = (hunk.before, hunk.after)
-    return pair(*(text(c) if hunk.span(i) else NONE for i, c in enumerate(costs)))
-
-
-def counter(name: str) -> Callable[[Cost], str]:
-    return lambda cost: count(getattr(cost, name))
-
-
-def weight(hunk: Hunk) -> float:
-    """Return what a hunk costs on its dearer side: µs, or a share where there is no duration."""
-    return max(_weight(hunk.before), _weight(hunk.after))
-
-
-def _weight(cost: Cost) -> float:
-    return cost.microseconds if cost.microseconds is not None else cost.share or 0.0
-
-
-def costliest(changes: SourceDiff) -> list[Hunk]:
-    """Hunks that did anything on the GPU, the dearest first."""
-    return sorted(active(changes), key=lambda hunk: (-weight(hunk), hunk.number))
-
-
-def active(changes: SourceDiff) -> list[Hunk]:
-    """Hunks whose lines did anything on the GPU, before or after."""
-    return [
-        hunk
-        for hunk in changes.hunks
-        if not hunk.comments_only
-        and not hunk.host
-        and any(getattr(cost, name) for cost in (hunk.before, hunk.after) for name in NUMBERS)
-    ]
-
-
-def costs(hunk: Hunk) -> list[str]:
-    """The stall time of a hunk before and after, and every counter that was not zero."""
-    parts = [f"stall time {sides(hunk, stall_time)}"]
-    ran = [cost for side, cost in enumerate((hunk.before, hunk.after)) if hunk.span(side)]
-    for label, name in COUNTERS:
-        if any(getattr(cost, name) for cost in ran):
-            parts.append(f"{label} {sides(hunk, counter(name))}")
-    return parts
-
-
-def costliest_lines(changes: SourceDiff) -> tuple[doc.Text, ...]:
-    """The dearest hunks in a line each, but for those that hardly cost anything."""
-    total = max(_weight(cost) for cost in changes.totals)
-    return tuple(
-        doc.line(f"hunk {hunk.number}, ", doc.code(where(hunk)), f": {sides(hunk, stalled)}")
-        for hunk in costliest(changes)[:COSTLIEST]
-        if weight(hunk) >= WORTH_TELLING * total
-    )
-
-
-def stalled(cost: Cost) -> str:
-    """``18.6 µs``, or the share where there is no duration."""
-    return percent(cost.share) if cost.microseconds is None else f"{number(cost.microseconds)} µs"
-
-
-def shown_shifts(changes: SourceDiff) -> list[Shift]:
-    """Unchanged lines whose stall time changed by a hundredth of the duration or more, and by more
-    than three standard errors of their samples.
-    """
-    durations = [d for d in changes.durations if d is not None]
-    if len(durations) < 2:
-        return []
-    least = WORTH_TELLING * max(durations)
-    return [
-        shift
-        for shift in changes.shifts
-        if abs(shift.change_microseconds) >= least
-        and abs(shift.change_microseconds) > ERRORS * shift.noise
-    ][:SHIFTS]
-
-
-def shift_place(shift: Shift) -> str:
-    old = f"{base(shift.files[0])}:{shift.before.line}"
-    return pair(old, f"{base(shift.files[1])}:{shift.after.line}")
-
-
-def _line_cost(text: SourceRow) -> str:
-    stall = stall_label(text.cost.top_stall)
-    return stall_time(text.cost) + (f", {stall}" if stall else "")
-
-
-def shifts(changes: SourceDiff) -> tuple[doc.Text, ...]:
-    """Each unchanged line that gained or lost stall time."""
-    return tuple(
-        doc.line(
-            f"{shift_place(shift)}, ",
-            doc.code(shorten(shift.after.text, TEXT_WIDTH)),
-            f": {pair(_line_cost(shift.before), _line_cost(shift.after))}",
-        )
-        for shift in shown_shifts(changes)
-    )
-
-
-def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
-    """Why one side or both have no costs by line, as one sentence; "" where both have."""
-    parts = [
-        f"{name}: {why_no_costs(why)}" for name, why in zip(sides, changes.why, strict=True) if why
-    ]
-    return f"Costs by line are {ABSENT} ({'; '.join(parts)})." if parts else ""
-
-
 MOST_LINES, MOST_STALLED, MOST_HUNKS, MOST_UNCHANGED = 12, 8, 3, 3
 WORTH_SAYING = 0.005  # of all samples of a variant
 CODE_WIDTH = 84  # of a line of code
@@ -271,35 +125,92 @@ def _sampled(sign: str, each: SourceRow, files: tuple[str, str], *shares: float)
     return f"{sign}{text:<{CODE_WIDTH}} {'#' if is_host(files[1] or files[0]) else '//'} {stalls}"
 
 
-def _side(edits: Sequence[Hunk], side: int) -> Cost | None:
-    """The cost of some edits on one side; None where they have no line there."""
-    costs = [(edit.before, edit.after)[side] for edit in edits if edit.span(side)]
-    return add(costs) if costs else None
-
-
 def _both(before: Cost | None, after: Cost | None) -> str:
     sides = (before, after)
     stall = pair(*(stalled(c) if c else NONE for c in sides))
     return f"{stall}, {pair(*(count(c.instructions) if c else NONE for c in sides))}"
 
 
+def _side(edits: Sequence[Hunk], side: int) -> Cost | None:
+    """The cost of some edits on one side; None where they have no line there."""
+    costs = [(edit.before, edit.after)[side] for edit in edits if edit.span(side)]
+    return add(costs) if costs else None
+
+
+COSTLIEST = 3
+WORTH_TELLING = 0.01  # of the longer duration: smaller moves of unchanged lines are left out
+
+
+def costliest_lines(changes: SourceDiff) -> tuple[doc.Text, ...]:
+    """The dearest hunks in a line each, but for those that hardly cost anything."""
+    total = max(_weight(cost) for cost in changes.totals)
+    return tuple(
+        doc.line(f"hunk {hunk.number}, ", doc.code(where(hunk)), f": {sides(hunk, stalled)}")
+        for hunk in costliest(changes)[:COSTLIEST]
+        if weight(hunk) >= WORTH_TELLING * total
+    )
+
+
+def costliest(changes: SourceDiff) -> list[Hunk]:
+    """Hunks that did anything on the GPU, the dearest first."""
+    return sorted(active(changes), key=lambda hunk: (-weight(hunk), hunk.number))
+
+
+def active(changes: SourceDiff) -> list[Hunk]:
+    """Hunks whose lines did anything on the GPU, before or after."""
+    return [
+        hunk
+        for hunk in changes.hunks
+        if not hunk.comments_only
+        and not hunk.host
+        and any(getattr(cost, name) for cost in (hunk.before, hunk.after) for name in NUMBERS)
+    ]
+
+
+def weight(hunk: Hunk) -> float:
+    """Return what a hunk costs on its dearer side: µs, or a share where there is no duration."""
+    return max(_weight(hunk.before), _weight(hunk.after))
+
+
+def _weight(cost: Cost) -> float:
+    return cost.microseconds if cost.microseconds is not None else cost.share or 0.0
+
+
+WITH_REASONS, WITH_NUMBERS = 100, 80  # narrower terminals lose the reason, then the line number
+BLANK: Line = [Piece("")]
+STYLES = {"-": "red", "+": "green", " ": ""}
+HEADING = "before each line: its stall samples as a share of all samples, in {} and in {}"
 HOT = 0.05
 WARM = 0.01
 LEAST = 0.0005  # a share that rounds to 0.0 % is left blank
 REASON = 16
-WITH_REASONS, WITH_NUMBERS = 100, 80  # narrower terminals lose the reason, then the line number
-BLANK: Line = [Piece("")]
-HEAD = [Piece(f"    {'share':>5} {'mostly':<18} {'executed':>8}  {'at':<6}  instruction", "bold")]
-STYLES = {"-": "red", "+": "green", " ": ""}
-HEADING = "before each line: its stall samples as a share of all samples, in {} and in {}"
 
 
-def gutter(cost: Cost | InstructionCost | None) -> Piece:
-    """A line's or instruction's share of all samples in 7 cells."""
-    share = cost.share if cost else None
-    if share is None or share < LEAST:
-        return Piece(" " * 7)
-    return Piece(f"{100 * share:5.1f} %", "bold" if share >= HOT else "")
+def diff(
+    changes: SourceDiff, names: tuple[str, str], paths: Mapping[str, str] = NO_PATHS
+) -> Iterator[Line]:
+    """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
+    if changes.has_costs and changes.hunks:
+        yield [Piece(HEADING.format(*names), "dim")]
+    pairs = [(file, hunk) for file in changes.files for hunk in file.hunks]
+    for file, hunk in sorted(pairs, key=lambda pair: -weight(pair[1])):
+        yield BLANK
+        yield from hunk_lines(file, hunk, paths)
+    if not changes.hunks:
+        yield [Piece("the sources are the same")]
+    if moved := shifts(changes):
+        yield BLANK
+        yield [Piece("unchanged lines whose stall time changed most:", "bold")]
+    yield from ([Piece(f"  {doc.plain(shift)}")] for shift in moved)
+    if changes.has_costs:
+        yield BLANK
+        rows = [("lines outside the hunks", *changes.unchanged)]
+        rows += [
+            (base(name) or "code without a known line", *costs)
+            for name, costs in changes.elsewhere.items()
+        ]
+        for name, before, after in (*rows, ("all lines", *changes.totals)):
+            yield [Piece(f"stall time, {name}: {pair(stall_time(before), stall_time(after))}")]
 
 
 def hunk_lines(file: FileDiff, hunk: Hunk, paths: Mapping[str, str]) -> Iterator[Line]:
@@ -335,31 +246,123 @@ def diff_lines(rows: list[DiffRow], *, bare: bool = False) -> Iterator[Line]:
         yield [*pieces, number, Piece(f"{sign} {source.text}", STYLES[sign])]
 
 
-def diff(
-    changes: SourceDiff, names: tuple[str, str], paths: Mapping[str, str] = NO_PATHS
-) -> Iterator[Line]:
-    """All hunks, the costliest first, then the unchanged lines whose stall time changed most."""
-    if changes.has_costs and changes.hunks:
-        yield [Piece(HEADING.format(*names), "dim")]
-    pairs = [(file, hunk) for file in changes.files for hunk in file.hunks]
-    for file, hunk in sorted(pairs, key=lambda pair: -weight(pair[1])):
-        yield BLANK
-        yield from hunk_lines(file, hunk, paths)
-    if not changes.hunks:
-        yield [Piece("the sources are the same")]
-    if moved := shifts(changes):
-        yield BLANK
-        yield [Piece("unchanged lines whose stall time changed most:", "bold")]
-    yield from ([Piece(f"  {doc.plain(shift)}")] for shift in moved)
-    if changes.has_costs:
-        yield BLANK
-        rows = [("lines outside the hunks", *changes.unchanged)]
-        rows += [
-            (base(name) or "code without a known line", *costs)
-            for name, costs in changes.elsewhere.items()
-        ]
-        for name, before, after in (*rows, ("all lines", *changes.totals)):
-            yield [Piece(f"stall time, {name}: {pair(stall_time(before), stall_time(after))}")]
+def gutter(cost: Cost | InstructionCost | None) -> Piece:
+    """A line's or instruction's share of all samples in 7 cells."""
+    share = cost.share if cost else None
+    if share is None or share < LEAST:
+        return Piece(" " * 7)
+    return Piece(f"{100 * share:5.1f} %", "bold" if share >= HOT else "")
+
+
+COUNTERS = (
+    ("warp instructions", "instructions"),
+    ("excess global sectors", "excess_global_sectors"),
+    ("excess shared wavefronts", "excess_shared_wavefronts"),
+)
+
+
+def costs(hunk: Hunk) -> list[str]:
+    """The stall time of a hunk before and after, and every counter that was not zero."""
+    parts = [f"stall time {sides(hunk, stall_time)}"]
+    ran = [cost for side, cost in enumerate((hunk.before, hunk.after)) if hunk.span(side)]
+    for label, name in COUNTERS:
+        if any(getattr(cost, name) for cost in ran):
+            parts.append(f"{label} {sides(hunk, counter(name))}")
+    return parts
+
+
+def sides(hunk: Hunk, text: Callable[[Cost], str]) -> str:
+    costs = (hunk.before, hunk.after)
+    return pair(*(text(c) if hunk.span(i) else NONE for i, c in enumerate(costs)))
+
+
+def counter(name: str) -> Callable[[Cost], str]:
+    return lambda cost: count(getattr(cost, name))
+
+
+def stall_time(cost: Cost) -> str:
+    """``18.6 µs (8.6 %)``; the share alone where the duration was not collected."""
+    if cost.share is None:
+        return ABSENT
+    share = percent(cost.share)
+    return f"{number(cost.microseconds)} µs ({share})" if cost.microseconds is not None else share
+
+
+def stalled(cost: Cost) -> str:
+    """``18.6 µs``, or the share where there is no duration."""
+    return percent(cost.share) if cost.microseconds is None else f"{number(cost.microseconds)} µs"
+
+
+def where(hunk: Hunk, paths: Mapping[str, str] = NO_PATHS) -> str:
+    """Both sides' lines and the function; ``paths`` are files of the new side for an editor."""
+    old, new = span(hunk, 0), span(hunk, 1, paths)
+    places = pair(old, new) if old and new else f"{old}, removed" if old else f"new {new}"
+    return f"{places}, {hunk.function}()" if hunk.function else places
+
+
+def span(hunk: Hunk, side: int, paths: Mapping[str, str] = NO_PATHS) -> str:
+    """``fix1.cu:28-39`` of one side; "" where the hunk has no line there."""
+    lines = hunk.span(side)
+    if lines is None:
+        return ""
+    first, last = lines
+    file = hunk.files[side]
+    return f"{paths.get(file) or base(file)}:{first}" + (f"-{last}" if last > first else "")
+
+
+def pair(before: str, after: str) -> str:
+    return f"{before} {ARROW} {after}"
+
+
+SHIFTS = 5
+ERRORS = 3
+TEXT_WIDTH = 72
+
+
+def shifts(changes: SourceDiff) -> tuple[doc.Text, ...]:
+    """Each unchanged line that gained or lost stall time."""
+    return tuple(
+        doc.line(
+            f"{shift_place(shift)}, ",
+            doc.code(shorten(shift.after.text, TEXT_WIDTH)),
+            f": {pair(_line_cost(shift.before), _line_cost(shift.after))}",
+        )
+        for shift in shown_shifts(changes)
+    )
+
+
+def shown_shifts(changes: SourceDiff) -> list[Shift]:
+    """Unchanged lines whose stall time changed by a hundredth of the duration or more, and by more
+    than three standard errors of their samples.
+    """
+    durations = [d for d in changes.durations if d is not None]
+    if len(durations) < 2:
+        return []
+    least = WORTH_TELLING * max(durations)
+    return [
+        shift
+        for shift in changes.shifts
+        if abs(shift.change_microseconds) >= least
+        and abs(shift.change_microseconds) > ERRORS * shift.noise
+    ][:SHIFTS]
+
+
+def shift_place(shift: Shift) -> str:
+    old = f"{base(shift.files[0])}:{shift.before.line}"
+    return pair(old, f"{base(shift.files[1])}:{shift.after.line}")
+
+
+def _line_cost(text: SourceRow) -> str:
+    stall = stall_label(text.cost.top_stall)
+    return stall_time(text.cost) + (f", {stall}" if stall else "")
+
+
+def absences(changes: SourceDiff, sides: tuple[str, str]) -> str:
+    """Why one side or both have no costs by line, as one sentence; "" where both have."""
+    parts = [
+        f"{name}: {why_no_costs(why)}" for name, why in zip(sides, changes.why, strict=True) if why
+    ]
+    return f"Costs by line are {ABSENT} ({'; '.join(parts)})." if parts else ""
 
 
 @dataclass(frozen=True)
@@ -381,6 +384,7 @@ class SourceLine:
 
 Listing = Mapping[str, Sequence[SourceLine]]
 Code = Mapping[tuple[str, int], Sequence[InstructionCost]]  # by file and line
+HEAD = [Piece(f"    {'share':>5} {'mostly':<18} {'executed':>8}  {'at':<6}  instruction", "bold")]
 
 
 def hottest_first(files: Listing) -> Listing:

@@ -319,7 +319,7 @@ def details(row: Row, here: Row, where: str) -> doc.Fold:
     ):
         if text.strip():
             first, *rest = doc.paragraphs(text)
-            blocks += [doc.paragraph(doc.bold(title), " ", first.text), *rest]
+            blocks += [doc.paragraph(doc.strong(title), " ", first.text), *rest]
     if row.predictions:
         factors = doc.line("; an ", doc.code("x"), " is a factor of the parent's value:")
         blocks.append(doc.paragraph(f"Predicted{where}", factors))

@@ -114,7 +114,7 @@ def answer(ablation: Ablation) -> doc.Text:
     if best.variant == first.variant:
         opening = doc.line("No step was kept: ", opening)
     speeds = list(_speeds(ablation, best, first))
-    result = doc.bold(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
+    result = doc.strong(doc.line(opening, ": " * bool(speeds), doc.joined(speeds), "."))
     parts: list[str | doc.Text] = [result, *over_sizes(ablation)]
     reference, error = doc.code(ablation.reference), best.accuracy
     if error is not None:
