@@ -178,8 +178,8 @@ def _baseline(row: Row) -> doc.Section:
     blocks: list[doc.Block] = [doc.paragraph(f"Bottlenecks of the baseline: {ABSENT}.")]
     if row.bottlenecks:
         note = doc.paragraph("Estimates are upper bounds by ncu's rules. They overlap.")
-        absent = variant.no_lines(row.no_source_lines)
-        blocks = [variant.bottlenecks(row.bottlenecks), *absent, note]
+        limits = variant.bottlenecks(row.bottlenecks)
+        blocks = [limits, *variant.no_lines(row.no_source_lines), note]
     return _of_step(row, title, blocks, doc.Marking.BASELINE)
 
 
@@ -198,12 +198,12 @@ def change(
     )
     ladder, here = next(judged, (ablation, row))
     parent, where = parent_of(row), at_shape(row.judged_at, ablation)
+    label, times = short_change(row), ABSENT
     before = next((r.time for r in ladder.rows if r.variant == parent and r.time), None)
-    change = ABSENT
     if before and here.time:
-        change = f"{number(before.value)} → {microseconds(here.time.value)}"
-    over = row.deciding_speedup or row.over_parent
-    head = f": {short_change(row)}, {change} ({interval(over)}){where}"
+        times = f"{number(before.value)} → {microseconds(here.time.value)}"
+    over = interval(row.deciding_speedup or row.over_parent)
+    head = f"{row.variant}: {label}, {times} ({over}){where}"
     changed = doc.line(doc.strong("Changed."), " ", doc.authored(row.step.key_change), ".")
     blocks: list[doc.Block] = [doc.paragraph(changed, *_ruling(row, ablation))]
     blocks += [*_why(row, ablation), *_sizes(row, ablation)]
@@ -223,7 +223,7 @@ def change(
         if predicted := "; ".join(map(_prediction, row.predictions)):
             blocks.append(doc.paragraph(doc.strong("Predicted."), f" {predicted}."))
         blocks += lessons
-    return _of_step(row, row.variant + head, blocks, kind(row))
+    return _of_step(row, head, blocks, kind(row))
 
 
 def _of_step(

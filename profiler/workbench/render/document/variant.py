@@ -239,28 +239,25 @@ def bottleneck(limit: Bottleneck) -> doc.Text:
     if limit.scope == ROOF:
         text = f"at {percent(limit.value / 100)} of its peak ({limit.metric})"
         return doc.line(doc.strong(limit.title), f" {text}")
-    is_rated = math.isfinite(limit.estimated_speedup_pct)
-    text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {SCOPES.get(limit.scope, '')}"
-    value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
     part = f", {percent(limit.part)} of the durations"
     kernel = (" in ", doc.code(limit.kernel), part) if limit.part < 1 else ()  # one of several
+    text = "no estimate"
+    if math.isfinite(limit.estimated_speedup_pct):
+        scope = SCOPES.get(limit.scope, "")
+        text = f"NVIDIA estimates {limit.estimated_speedup_pct:.0f} % {scope}"
+    value = f" = {number(limit.value)}" if math.isfinite(limit.value) else ""
+    line: doc.Text = ()
+    if hot := limit.hot_line:
+        counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
+        counted = counter if counter.startswith("excess") else f"{counter} samples"
+        share = f", {percent(hot.share)} of its {counted}"
+        line = doc.line("; hottest line ", doc.place(hot.file, hot.line), share)
     return doc.line(
         doc.strong(limit.title),
         *kernel,
-        f": {limit.metric}{value}; {text if is_rated else 'no estimate'}",
-        hot_line(limit),
+        f": {limit.metric}{value}; {text}",
+        line,
     )
-
-
-def hot_line(limit: Bottleneck) -> doc.Text:
-    """``; hottest line``, its place and share; empty where a rule names none."""
-    hot = limit.hot_line
-    if hot is None:
-        return ()
-    counter = "stall" if hot.counter == "stalls" else hot.counter.replace("_", " ")
-    counted = counter if counter.startswith("excess") else f"{counter} samples"
-    place = doc.place(hot.file, hot.line)
-    return doc.line("; hottest line ", place, f", {percent(hot.share)} of its {counted}")
 
 
 def no_lines(why_none: Finding | None) -> list[doc.Block]:
