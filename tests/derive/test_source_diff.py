@@ -32,7 +32,7 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.ncu.capture import LINE_COLUMNS, METRIC_COLUMNS, ColumnTable
-from workbench.render.doc import LinesBlock, clip, plain, printable
+from workbench.render.doc import LinesBlock, plain
 from workbench.render.document import hunks
 from workbench.render.document.hunks import (
     absences,
@@ -43,6 +43,7 @@ from workbench.render.document.hunks import (
     shown_shifts,
 )
 from workbench.render.terminal import write
+from workbench.render.text import clip, printable
 from workbench.words import LineKind
 
 # ---- made-up sources

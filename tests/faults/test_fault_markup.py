@@ -37,11 +37,10 @@ from workbench.render.doc import (
     Table,
     TableRow,
     authored,
-    harmless,
     line,
-    printable,
 )
 from workbench.render.document.ladder_report import report, summary
+from workbench.render.text import harmless, printable
 from workbench.study.workspace import folder_name
 
 COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])

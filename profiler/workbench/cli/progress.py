@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from workbench.cli.waiting import Waiting, telling
-from workbench.render.doc import printable, printable_lines
+from workbench.render.text import printable, printable_lines
 from workbench.run.protocol import (
     Built,
     Captured,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.app.executor import Executor, Hear, Local, Reporter
 from workbench.cli.waiting import telling
 from workbench.errors import WorkbenchError
-from workbench.render.doc import printable_lines
+from workbench.render.text import printable_lines
 
 if TYPE_CHECKING:
     from workbench.render import doc

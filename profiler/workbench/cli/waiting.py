@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from workbench.render.doc import printable_lines
+from workbench.render.text import printable_lines
 
 SILENT_S, LOOK_S = 8.0, 0.5  # after which a command says what it waits for
 

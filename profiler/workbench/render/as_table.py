@@ -13,9 +13,9 @@ from workbench.judge.findings import sentence
 from workbench.judge.ladder import Ablation
 from workbench.ncu.report_file import Launch
 from workbench.render.as_json import plain_data, shown_fields
-from workbench.render.doc import printable
 from workbench.render.document.hunks import SourceLine
 from workbench.render.document.printed_ladder import Where, data
+from workbench.render.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from workbench.derive.speedup import LEVEL, Ratio, Time
+from workbench.render.text import one_line
 from workbench.words import ABSENT, NONE
 
 if TYPE_CHECKING:
@@ -381,7 +381,6 @@ def _merged(spans: Iterator[Span]) -> Text:
     return tuple(kept)
 
 
-LEADING = ("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "one", "per", "the", "to")
 NEAR_ONE = 1.1  # up to which a ratio is reported to a thousandth, as it is below one
 COUNTS = "M"  # the unit of what is counted in millions; shown plain or with k, M, G
 WHOLE = ("block", "register", "thread", "inst", "sample")
@@ -551,60 +550,3 @@ def time_words(time: Time | None) -> str:
 def spread(time: Time | None) -> str:
     """The 95 % interval of a time."""
     return ends(time) if time else NONE
-
-
-TAB = "    "
-LINES = str.maketrans("", "", "\n\t")
-
-
-def printable(text: str) -> str:
-    """One line with escape sequences, other control characters and direction marks spelt out."""
-    text = text.replace("\t", TAB)
-    return text if text.isprintable() else "".join(map(_shown, text))
-
-
-def printable_lines(text: str) -> str:
-    """Make each line printable, as ``printable``."""
-    return "\n".join(map(printable, text.split("\n")))
-
-
-def harmless(text: str) -> str:
-    """Lines for a file: as ``printable_lines``, and tabs stay."""
-    if text.translate(LINES).isprintable():  # nearly always, and much faster
-        return text
-    return "".join(c if c in "\n\t" else _shown(c) for c in text)
-
-
-def _shown(character: str) -> str:
-    if unicodedata.category(character) in ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp"):
-        return f"\\u{ord(character):04x}" if ord(character) > 0xFF else f"\\x{ord(character):02x}"
-    return character
-
-
-def clip(text: str, width: int) -> str:
-    """Cut to ``width`` terminal cells, the last one an ellipsis."""
-    from rich.cells import cell_len, set_cell_size
-
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
-
-
-def whole_words(text: str, width: int) -> str:
-    """Return as many words as fit, without one at the end that needs a next; a long one is cut."""
-    if len(text) <= width:
-        return text
-    kept = text[: width + 1].rpartition(" ")[0].split()
-    while len(kept) > 1 and kept[-1] in LEADING:
-        kept.pop()
-    return " ".join(kept) or clip(text, width)
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def shorten(text: str, width: int) -> str:
-    """One line of at most ``width`` characters, the last one an ellipsis where it was cut."""
-    flat = one_line(text)
-    return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"

@@ -24,7 +24,6 @@ from workbench.judge.program_variants import ProgramStep
 from workbench.judge.rows import Row
 from workbench.render.answers import place
 from workbench.render.as_json import VERSION, Data, plain_data
-from workbench.render.doc import shorten
 from workbench.render.document.advice import CATALOGUE, NOTHING
 from workbench.render.document.launches import Details
 from workbench.render.document.printed_ladder import (
@@ -34,6 +33,7 @@ from workbench.render.document.printed_ladder import (
     parent_of,
     top_stall_of,
 )
+from workbench.render.text import shorten
 from workbench.study.model import base_name
 from workbench.words import CheckResult, GateState, Status, Verdict
 

@@ -9,7 +9,7 @@ from html import escape
 from itertools import count, groupby
 
 from workbench.render import doc
-from workbench.render.doc import harmless, one_line, printable
+from workbench.render.text import harmless, one_line, printable
 
 TOP = 2  # level of a document's sections; its title is above them
 

@@ -35,11 +35,12 @@ from workbench.judge.ladder import Ablation
 from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.charts import COLOURS, OTHER_FILL
-from workbench.render.doc import figure_value, harmless, percent, with_unit
+from workbench.render.doc import figure_value, percent, with_unit
 from workbench.render.document.hunks import costs, weight, where
 from workbench.render.document.printed_ladder import at_shape, kind, table_size
 from workbench.render.document.variant import marked
 from workbench.render.templates import templates
+from workbench.render.text import harmless
 from workbench.words import ABSENT, VIRTUAL_ROOT, LineKind
 
 TEMPLATE, STYLE, SCRIPT, THEME = "report.html.j2", "report.css", "report.js", "report-theme.js"

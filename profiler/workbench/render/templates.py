@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from workbench.render.doc import harmless
+from workbench.render.text import harmless
 from workbench.study.workspace import packaged_content
 
 if TYPE_CHECKING:

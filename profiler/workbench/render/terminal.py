@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.render import doc
-from workbench.render.doc import clip, printable, whole_words
+from workbench.render.text import clip, printable, whole_words
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -19,8 +19,8 @@ import markupsafe
 from workbench.derive.figures import added
 from workbench.judge.rows import Row
 from workbench.render import doc
-from workbench.render.doc import harmless
 from workbench.render.document.printed_ladder import kind, reason
+from workbench.render.text import harmless
 from workbench.words import ABSENT
 
 XY: TypeAlias = tuple[float, float]

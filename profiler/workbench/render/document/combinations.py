@@ -9,7 +9,8 @@ from functools import partial
 from workbench.judge.findings import sentence, sentences
 from workbench.judge.sweeps import Combination, Fate, Sweep
 from workbench.render import doc
-from workbench.render.doc import INTERVAL, ends, factor, interval, number, shorten
+from workbench.render.doc import INTERVAL, ends, factor, interval, number
+from workbench.render.text import shorten
 from workbench.words import ABSENT, NONE, Origin
 
 

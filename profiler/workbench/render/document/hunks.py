@@ -30,8 +30,9 @@ from workbench.derive.source_diff import (
     with_context,
 )
 from workbench.render import doc
-from workbench.render.doc import Line, Piece, clip, count, harmless, number, percent, shorten
+from workbench.render.doc import Line, Piece, count, number, percent
 from workbench.render.document.variant import stall_words
+from workbench.render.text import clip, harmless, shorten
 from workbench.words import ABSENT, NONE
 
 NO_PATHS: Mapping[str, str] = MappingProxyType({})

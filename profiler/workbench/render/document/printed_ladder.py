@@ -39,12 +39,12 @@ from workbench.render.doc import (
     percent,
     ratio,
     share,
-    shorten,
     spread,
     time_words,
     took,
     with_cycles,
 )
+from workbench.render.text import shorten
 from workbench.study.model import base_name
 from workbench.words import (
     ABSENT,
