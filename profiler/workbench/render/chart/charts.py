@@ -98,8 +98,8 @@ def _where(ablation: Ablation) -> str:
 PATH, REFERENCE = svg.Stroke("step", 1.5), svg.Stroke("reference", 1.2, "5 3")
 GAP, ROW, LINE = 8.0, 24.0, 15.0  # beside a column, a step, and the name of a reference
 NAMES_MOST, CHANGES, TICKS = 300.0, 290.0, 6  # the most of each
-LOOK_COLOURS = ("vermilion", "green", "pink", "orange", "violet", "umber", "grey")
-LOOKS = [svg.Sign("diamond", colour, size=11) for colour in LOOK_COLOURS]
+LOOK_COLOURS = "vermilion green pink orange violet umber grey"
+LOOKS = [svg.Sign("diamond", colour, size=11) for colour in LOOK_COLOURS.split()]
 
 
 def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
@@ -129,11 +129,10 @@ def step_times(canvas: svg.Canvas, ablation: Ablation) -> float:
         canvas.text(at, name, svg.SMALL, "reference", "start" if fits else "end", halo=True)
     canvas.line([(scale.at(t.value), y) for (_, t), y in zip(steps, heights, strict=True)], PATH)
     for (row, time), words, y in zip(steps, shown, heights, strict=True):
-        low, high = map(scale.at, _ends(time))
+        sign, (low, high) = svg.SIGNS[kind(row)], map(scale.at, _ends(time))
         if high - low > 10:
-            canvas.line(((low, y), (high, y)), svg.Stroke(svg.sign_of(row).colour, 1.4))
+            canvas.line(((low, y), (high, y)), svg.Stroke(sign.colour, 1.4))
         judged = "" if row.verdict in (None, Verdict.BASELINE) else f", {verdict(row)}"
-        sign = svg.sign_of(row)
         canvas.sign((scale.at(time.value), y), sign, f"{row.variant}: {words}{judged}", 10)
     return canvas.missing(missing, bottom + 24)
 
@@ -146,7 +145,7 @@ def _columns(
     heights: Sequence[float],
 ) -> float:
     """Write a name, a note and a time in bold a row; return where the axis may begin."""
-    second = svg.names_end(names, canvas.most(NAMES_MOST))
+    second = names_end(names, canvas.most(NAMES_MOST))
     wide = [svg.text_width(value, svg.TEXT, bold=True) for value in values]
     end = min(CHANGES, 1 + max(svg.text_width(note, svg.SMALL) for note in notes))
     end += second + GAP + max(wide)
@@ -156,6 +155,13 @@ def _columns(
         canvas.text((second, base), svg.fitted(note, room, svg.SMALL), svg.SMALL, "muted")
         canvas.text((end, base), value, svg.TEXT, "ink", "end", bold=True)
     return end + GAP
+
+
+def names_end(names: Iterable[str], most: float) -> float:
+    """Return where a column ends that holds bold names, ``most`` wide at most, and a gap."""
+    return (
+        svg.EDGE + min(max(svg.text_width(name, svg.TEXT, bold=True) for name in names), most) + 8
+    )
 
 
 def _timed(rows: Sequence[Row]) -> list[tuple[Row, Time]]:
@@ -284,7 +290,7 @@ def marks_of(ablation: Ablation, drawn: Sequence[Roof]) -> Iterator[Mark]:
         if speed * seconds > 0 and flops > 0:
             x, y = flops / (speed * seconds), flops / seconds / TERA
             share = flat and y / min(flat, x * memory.rate)
-            yield Mark(row.variant, (x, y), share, svg.sign_of(row))
+            yield Mark(row.variant, (x, y), share, svg.SIGNS[kind(row)])
 
 
 def roofline(canvas: svg.Canvas, ablation: Ablation) -> float:
@@ -518,7 +524,7 @@ def stacks(canvas: svg.Canvas, shown: Sequence[Pair]) -> float:
     y = canvas.legend(entries, 0) + 8
     left, room, above = svg.EDGE, 0.0, 16.0  # on a phone words stand above their bar
     if not canvas.narrow:
-        left = svg.names_end([bar.name for pair in shown for bar in pair], NAMES)
+        left = names_end([bar.name for pair in shown for bar in pair], NAMES)
         room = max(svg.text_width(new.words, NUMBER) for _, new in shown) + 10
         above = 0.0
     unit = (canvas.right - left - room) / max(1.0, *(new.total / old.total for old, new in shown))

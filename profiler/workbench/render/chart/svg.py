@@ -19,7 +19,7 @@ import markupsafe
 from workbench.derive.figures import added
 from workbench.judge.rows import Row
 from workbench.render import doc
-from workbench.render.document.printed_ladder import kind, reason
+from workbench.render.document.printed_ladder import reason
 from workbench.render.text import harmless
 from workbench.words import ABSENT
 
@@ -105,15 +105,6 @@ SIGNS = {
     doc.Marking.PLAIN: INCONCLUSIVE,
     doc.Marking.REFERENCE: REFERENCE,
 }
-
-
-def sign_of(row: Row) -> Sign:
-    return SIGNS[kind(row)]
-
-
-def names_end(names: Iterable[str], most: float) -> float:
-    """Return where a column ends that holds bold names, ``most`` wide at most, and a gap."""
-    return EDGE + min(max(text_width(name, TEXT, bold=True) for name in names), most) + 8
 
 
 class Box(NamedTuple):
