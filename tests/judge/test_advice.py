@@ -127,8 +127,6 @@ def metrics(kernel: Kernel) -> dict[str, float]:
         "launch__grid_size": kernel.blocks,
         "launch__waves_per_multiprocessor": kernel.waves,
         "launch__shared_mem_per_block": kernel.shared_kb * 1e3,
-        "launch__occupancy_limit_registers": 4,
-        "launch__occupancy_limit_warps": 8,
         "smsp__warps_active.avg.per_cycle_active": kernel.warps,
         "sm__warps_active.avg.pct_of_peak_sustained_active": kernel.occupancy[0],
         "sm__maximum_warps_per_active_cycle_pct": kernel.occupancy[1],

@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 
 import made_evidence as made
-from workbench.evidence.records import Provenance, Series, Session, Timing, Witness
+from workbench.evidence.records import Timing, Witness
 from workbench.judge.findings import Gate
 from workbench.judge.ladder import judge
 from workbench.judge.time_checks import least_by_referee, referee_gate
 from workbench.study.config import Config, Gates
 from workbench.study.model import Step
-from workbench.words import GateState, Regime, Verdict
+from workbench.words import GateState, Verdict
 
 PARENT = Witness(
     variant="parent", anchor="torch", microseconds=9.0, anchor_microseconds=10.0, audits=200
@@ -25,16 +25,9 @@ SEEN = Witness(
 
 
 def timing(*witnesses: Witness, torch: float = 10.0) -> Timing:
-    """``torch``: microseconds of the anchor in a session."""
-    series = Series(
-        variant="torch", instance=0, regime=Regime.CHAINED, calls=1, microseconds=(torch,)
-    )
-    return Timing(
-        study="scale", shape="large", fingerprints={}, nodes={}, stride=1,
-        sessions=(Session(number=0, instances=1, series=(series,)),),
-        provenance=Provenance(workbench="1", date="2026-01-01T00:00:00Z", command=""),
-        witnesses=witnesses,
-    )  # fmt: skip
+    """``torch``: microseconds of the anchor in a session, with what is around it."""
+    known = made.timing("large", {"torch": torch - made.AROUND}, spread=0.0)
+    return structs.replace(known, witnesses=witnesses)
 
 
 def gates(

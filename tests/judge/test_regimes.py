@@ -55,28 +55,17 @@ By = Mapping[Regime, Mapping[str, float]]
 
 def in_regimes(by_regime: By, sessions: int = 5, alone: float | None = None) -> Timing:
     """Microseconds by regime and variant, the same in every session but for a thousandth."""
-    found = [
-        Session(
-            number=n,
-            instances=4,
-            series=tuple(
-                series
-                for regime, times in by_regime.items()
-                for series in session(n, times, regimes={regime: 1.0}).series
-            ),
-            audits=session(n, by_regime.get(CHAINED, {})).audits,
-        )
-        for n in range(1, sessions + 1)
-    ]
+    names = {name: 1.0 for times in by_regime.values() for name in times}
+    known = timing("s", names, sessions=sessions)
+
+    def of(number: int) -> tuple[Series, ...]:
+        each = (session(number, times, regimes={r: 1.0}) for r, times in by_regime.items())
+        return tuple(series for one in each for series in one.series)
+
+    found = [msgspec.structs.replace(s, series=of(s.number)) for s in known.sessions]
     if alone is not None:
         found.append(session(sessions + 1, {REFERENCE: alone}, regimes={CHAINED: 1.0}, alone=True))
-    names = {name: "" for times in by_regime.values() for name in times}
-    return msgspec.structs.replace(
-        timing("s", {"a": 1.0}),
-        fingerprints=names,
-        nodes=dict.fromkeys(names, (GraphNode(kind=NodeKind.KERNEL, kernel="k"),)),
-        sessions=tuple(found),
-    )
+    return msgspec.structs.replace(known, sessions=tuple(found))
 
 
 def taken(known: Timing) -> LadderEvidence:
