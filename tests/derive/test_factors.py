@@ -56,15 +56,6 @@ def consistent(issue: float, active: float, elapsed: float, clock: float = 2e9) 
     )
 
 
-def test_launches_combine_exactly_whatever_their_rates() -> None:
-    first, second = consistent(0.2, 1e4, 4e4, 2e9), consistent(0.9, 3e4, 3.1e4, 1.5e9)
-    found = not_none(duration_parts(metrics(first, second)))
-    assert found.issue_rate == pytest.approx((0.2 * 1e4 + 0.9 * 3e4) / 4e4)
-    assert found.active == pytest.approx(4e4 / 7.1e4)
-    assert found.seconds == pytest.approx(20e-6 + 3.1e4 / 1.5e9)
-    assert found.product == pytest.approx(found.seconds)
-
-
 def test_a_speedup_multiplies_out_and_the_residual_is_what_is_left() -> None:
     before, after = (
         duration_parts(metrics(consistent(0.2, 3e4, 4e4))),

@@ -88,12 +88,6 @@ def test_tensor_work_stands_under_the_dense_tensor_ceiling(
         assert found.roof_flops_per_second == pytest.approx(9.1e7 / 180e-9)
 
 
-def test_the_rollup_that_allows_sparsity_is_not_counted_again() -> None:
-    rollup = {"sm__ops_path_tensor_src_fp16.sum": 9e6}
-    found = not_none(point(metrics({**ROOF, f"{WGMMA}.sum": 9e6, **rollup})))
-    assert found.flops == pytest.approx(1e7)
-
-
 def test_the_ceiling_is_of_the_type_that_ran() -> None:
     bf16 = "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum"
     sparse = f"{WGMMA.replace('_off', '_on')}.sum"
