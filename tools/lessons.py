@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tools.pages import DOCS, ROOT, write
 
-from workbench.app.target import latest
-from workbench.evidence.store import evidence_folders
+from workbench.evidence.store import evidence_folders, latest
 from workbench.judge.ladder import judge
 from workbench.load import load_ladder
 from workbench.render.doc import fine

@@ -22,10 +22,11 @@ from pathlib import Path
 
 from workbench.app.executor import Local
 from workbench.app.target import find_target
-from workbench.derive.figures import TIME, stall_times
+from workbench.derive.figures import stall_times
 from workbench.judge.gates import View, Views
 from workbench.judge.ladder import Ablation, judge, view_of
 from workbench.load import LadderEvidence, load_ladder
+from workbench.ncu.catalog import TIME
 from workbench.study.config import Config
 from workbench.words import HEADLINE, PredictionResult, Regime, Verdict
 

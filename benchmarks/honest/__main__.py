@@ -34,6 +34,7 @@ from tools.pages import ROOT, batched, row
 from workbench.app.executor import Local
 from workbench.cuda.compiler import CUBIN_FOLDER
 from workbench.derive.figures import figures
+from workbench.derive.rooflines import peaks
 from workbench.errors import WorkbenchError
 from workbench.evidence.records import (
     METHOD,
@@ -290,7 +291,8 @@ def case_of(point: Point, studied: Studied, report: Path) -> Case:
         ways=studied.ways, sessions=tuple(s for s in studied.sessions if not s.alone),
         witnesses=tuple(studied.witnesses), method=METHOD, provenance=studied.origin,
     )  # fmt: skip
-    return Case(evidence, timing, study_of(point).work(None))
+    theory = peaks(capture.metrics) if capture else None
+    return Case(evidence, timing, study_of(point).work(None), theory)
 
 
 def told(point: Point, studied: Studied, case: Case) -> Told:

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
-from workbench.app import judge as ladders
+from workbench.app import ablate as ladders
 from workbench.app import sweep as spaces
 from workbench.app import try_ as trying
 from workbench.app.executor import Local

@@ -17,7 +17,7 @@ from workbench.derive.timeline import CallTimeline, call_timeline
 from workbench.errors import BadCapture
 from workbench.evidence import store
 from workbench.evidence.journal import Journal, known_between, load_journal
-from workbench.evidence.records import Build, CaptureIndex, Check, Timeline, Timing
+from workbench.evidence.records import Build, CaptureIndex, Check, Timeline, Timing, timing_name
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu.capture import Capture
 from workbench.ncu.captures import LaunchTables, tables_of
@@ -95,6 +95,11 @@ class TimedTogether:
     file: str
     timing: Timing
     current: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """The file's name in the journal."""
+        return timing_name(self.file)
 
     @property
     def chained(self) -> frozenset[str]:

@@ -72,7 +72,7 @@ VALUES = {  # what stands for an expression in a hint of the engine
     "quote(space.text)": "'fix2[warps=4|12]'",
     "for_shell(files[0])": "a.ncu-repz",
     "quote(ladder.best.variant)": "fix30",
-    "named_again(target)": " --study attention",
+    "target.options": " --study attention",
     "self.place": "gpu1",
     "next(iter(self))": "a.ncu-repz",
     "name": "gpu__time_duration.sum",

@@ -12,7 +12,6 @@ import pytest
 from answers import not_none
 from workbench.derive.figures import (
     ISSUING,
-    SAMPLES,
     Figure,
     figures,
     stall_shares,
@@ -28,6 +27,7 @@ from workbench.ncu.capture import (
     ColumnTable,
     KeptTables,
 )
+from workbench.ncu.catalog import SAMPLES
 from workbench.render import doc
 from workbench.render.doc import share as share_text
 from workbench.render.document.variant import bottleneck

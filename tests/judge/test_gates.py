@@ -195,8 +195,8 @@ LOST = "no longer supports t, which the ladder does not declare (drops)"
 @pytest.mark.parametrize(
     ("checks", "more", "passed", "why"),
     [
-        ({"s": GOOD, "t": REFUSED}, {}, True, "max error 0.001 over 1 shapes"),
-        ({"s": with_error("correct")}, {}, True, "max error not collected over 1 shapes"),
+        ({"s": GOOD, "t": REFUSED}, {}, True, "max error 0.001 over 1 shape"),
+        ({"s": with_error("correct")}, {}, True, "max error not collected over 1 shape"),
         ({"s": GOOD, "t": OFF}, {}, False, "wrong at t: off by one"),
         ({"s": REFUSED, "t": GOOD}, {}, False, "unsupported at s: S is no multiple of 64"),
         ({}, {}, None, "not collected"),
@@ -204,7 +204,7 @@ LOST = "no longer supports t, which the ladder does not declare (drops)"
             {"s": GOOD},
             {"unchecked": ["t", "u"]},
             True,
-            "max error 0.001 over 1 shapes, not checked at 2 others",
+            "max error 0.001 over 1 shape, not checked at 2 others",
         ),
         ({"s": GOOD}, {"due": ["ragged"], "unchecked": ["t"]}, None, "not collected at ragged"),
         ({"s": GOOD, "t": OFF}, {"due": ["ragged"]}, False, "wrong at t: off by one"),
@@ -213,7 +213,7 @@ LOST = "no longer supports t, which the ladder does not declare (drops)"
             {"s": GOOD, "t": REFUSED},
             {"given_up": ["t"], "drops": ["t"]},
             True,
-            "max error 0.001 over 1 shapes",
+            "max error 0.001 over 1 shape",
         ),
     ],
 )

@@ -22,8 +22,8 @@ from made_evidence import (
     with_variant,
 )
 from made_evidence import snapshot as by_hand
+from workbench.app.ablate import named
 from workbench.app.executor import Local
-from workbench.app.judge import named
 from workbench.app.target import find_target
 from workbench.errors import UsageError
 from workbench.judge.findings import sentence, sentences

@@ -15,7 +15,7 @@ from answers import not_none
 from made_evidence import MHZ
 from made_records import ORIGIN, made_index, sessions_job
 from workbench.derive.figures import figures
-from workbench.derive.rooflines import counted_flops
+from workbench.derive.rooflines import counted_flops, peaks
 from workbench.evidence.records import Audit, CaptureIndex, GraphNode, Series, Session, Timing
 from workbench.judge.findings import Gate, sentence
 from workbench.judge.time_checks import (
@@ -141,7 +141,8 @@ def case(
         capture=found,
         figures=figures(found.metrics),
     )
-    return Case(evidence, timing(variant, time, nodes, **more), WORK[shape])
+    recorded = timing(variant, time, nodes, **more)
+    return Case(evidence, recorded, WORK[shape], peaks(found.metrics))
 
 
 def failed(gate: Gate) -> str:

@@ -19,8 +19,8 @@ import pytest
 import workbench as wb
 from answers import Capsys, Patch, not_none, python
 from pages import Outline
+from workbench.app.ablate import judged as judged_of
 from workbench.app.executor import Executor, Local
-from workbench.app.judge import judged as judged_of
 from workbench.app.target import find_target
 from workbench.app.try_ import Attempt, AttemptOptions
 from workbench.app.try_ import attempt as once
@@ -175,7 +175,7 @@ def test_interrupted_is_interrupted(monkeypatch: Patch) -> None:
     def stopped(*_: object, **options: object) -> None:
         raise Interrupted
 
-    monkeypatch.setattr("workbench.app.judge.ensure_each", stopped)
+    monkeypatch.setattr("workbench.app.ablate.ensure_each", stopped)
     with pytest.raises(KeyboardInterrupt):
         wb.ablate(project=FIXTURE)
 

@@ -19,7 +19,7 @@ from answers import Capsys, Patch, not_none
 from made_records import sessions_job
 from problems.test_problems import complaint, file, problem
 from problems.test_problems import tried as tried
-from workbench.app import measure
+from workbench.app import ablate
 from workbench.app.executor import Local
 from workbench.app.try_ import Attempt, prepare, refusal, tolerance_of, write
 from workbench.cli.main import main
@@ -774,13 +774,13 @@ def test_a_wrong_function_raises_in_the_library(tmp_path: Path, trials_here: Non
 
 
 def test_nothing_is_profiled_where_that_is_not_asked_for(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(measure, "plan", lambda *_, **named: Plan("s", ("a",), ("a",), ("a",)))
+    monkeypatch.setattr(ablate, "plan", lambda *_, **named: Plan("s", ("a",), ("a",), ("a",)))
     target = SimpleNamespace(
         executor=None, study=None, shape="s", load=lambda names: SimpleNamespace(variants={}),
         workspace=SimpleNamespace(config=Config()),
     )  # fmt: skip
-    monkeypatch.setattr(measure, "collectable", lambda executor, study, names: names)
-    wanted = measure.Wanted(cast(Any, target), ["a"], profile=False)
+    monkeypatch.setattr(ablate, "collectable", lambda executor, study, names: names)
+    wanted = ablate.Wanted(cast(Any, target), ["a"], profile=False)
     assert wanted.plan(fresh=True).captured == ()
     assert replace(wanted, profile=True).plan(fresh=True).captured == ("a",)
 

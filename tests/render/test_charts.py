@@ -13,8 +13,8 @@ import pytest
 import pages
 from answers import not_none, python
 from made_ladder import CEILINGS, ablation, not_current, with_row
+from workbench.app.ablate import judged
 from workbench.app.executor import Local
-from workbench.app.judge import judged
 from workbench.app.target import find_recorded
 from workbench.judge.ladder import Ablation
 from workbench.ncu.catalog import STALL_REASONS

@@ -16,7 +16,7 @@ from msgspec import structs
 from answers import Capsys, Patch
 from made_evidence import series, timing
 from standin import played
-from workbench.app.measure import plan, settled
+from workbench.app.ablate import plan, settled
 from workbench.cli.main import main
 from workbench.cuda.compiler import parse_log
 from workbench.cuda.programs import expand_includes

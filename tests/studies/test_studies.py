@@ -17,7 +17,8 @@ import torch
 
 from answers import Capsys, json_of, python
 from workbench import cuda
-from workbench.app.measure import CheckRow, plan
+from workbench.app.ablate import plan
+from workbench.app.check import CheckRow
 from workbench.app.target import check_figures
 from workbench.cli.check import checks
 from workbench.cli.main import main

@@ -11,7 +11,7 @@ import pytest
 
 from answers import Capsys, Patch, error_of, json_of, not_none, refused
 from made_evidence import snapshot, step
-from workbench.app import measure as measuring
+from workbench.app import ablate as measuring
 from workbench.app.executor import Local
 from workbench.cli.streams import Stderr
 from workbench.cuda import compiler

@@ -11,9 +11,9 @@ from workbench import cuda
 from workbench.cuda.compiler import kept_cubin, parse_log
 from workbench.errors import UsageError
 from workbench.study.model import Variant
-from workbench.study.params import declared, find_variant
+from workbench.study.params import declared, find_variant, including
 from workbench.study.sources import Fingerprints, source_files
-from workbench.study.workspace import find_workspace, including, load_module
+from workbench.study.workspace import find_workspace, load_module
 from workspaces import FIXTURE, GOOD, make
 
 MODULE = """from workbench import cuda

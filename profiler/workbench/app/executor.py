@@ -6,7 +6,7 @@ import atexit
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.children import temporary_folder
-from workbench.errors import Interrupted, WorkbenchError
+from workbench.errors import CannotTell, Interrupted, WorkbenchError
 from workbench.run import machine
 from workbench.run.machine import Gpu, gpus, locked
 
@@ -190,6 +190,10 @@ class Executor(ABC):
         """Perform the tasks, and report it. Raises why ncu could not profile what was timed, or
         where a result is shown first (``showing``) leaves that to ``require_profiled``.
         """
+        from workbench.study.sources import compiling_variables  # doctor may find no msgspec
+
+        for name, value in compiling_variables().items() if showing else ():
+            self.note(f"{name}={value}: evidence of what nvcc compiles belongs to it")
         began = time.monotonic()
         captures = sum(len(task.plan.captured) for task in tasks)
         sessions = max((task.config.timing.sessions for task in tasks), default=0)
@@ -212,6 +216,14 @@ class Executor(ABC):
         """Raises why ncu could not profile what was timed."""
         if self.unprofiled is not None:
             raise self.unprofiled
+
+    def require_current(self, stale: Collection[str]) -> None:
+        """After the answer was printed. Raises CannotTell where there are stale variants."""
+        if stale:
+            raise CannotTell(
+                f"all recorded evidence of {', '.join(stale)} is stale: the sources changed since",
+                hint="`workbench ablate` measures again where there is a GPU and ncu",
+            )
 
     def note_once(self, text: str) -> None:
         if text not in self.known:

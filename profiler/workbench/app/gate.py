@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from workbench.app.ablate import collectable
 from workbench.app.executor import Executor, Task
-from workbench.app.measure import collectable
 from workbench.app.show import code_of_builds
-from workbench.app.target import latest, profiled_shape, require_arch
+from workbench.app.target import require_arch
 from workbench.children import temporary_folder
 from workbench.errors import EnvironmentLacks, UsageError, WorkbenchError, unknown
 from workbench.evidence.records import CaptureIndex
-from workbench.evidence.store import EvidenceFolder, evidence_folders
+from workbench.evidence.store import EvidenceFolder, evidence_folders, latest
 from workbench.judge.commits import (
     AtCommit,
     Rules,
@@ -45,6 +45,7 @@ from workbench.run.toolchains import WORKERS_OF, Toolchain, even, named_pythons,
 from workbench.study.files import is_there, resolved
 from workbench.study.front_ends import LIBRARY, front_ends_of, is_compiling
 from workbench.study.model import Study
+from workbench.study.params import including, profiled_shape
 from workbench.study.sources import (
     Fingerprints,
     host_digest,
@@ -52,7 +53,7 @@ from workbench.study.sources import (
     source_files,
     study_digest,
 )
-from workbench.study.workspace import Workspace, including
+from workbench.study.workspace import Workspace
 from workbench.words import HEADLINE, Cause, Move, Status, shown
 
 TIMES = 2  # the tier that measures times; 0 is compiled code, 1 counters

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 
-from workbench.app.judge import judged
-from workbench.app.target import Target, shown_path
+from workbench.app.ablate import judged
+from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks, UsageError
+from workbench.judge.ladder import Ablation
 from workbench.judge.line_costs import ladder_sources
-from workbench.study.files import alone, listed, write_bytes
+from workbench.study.files import alone, listed, shown_path, write_bytes
 from workbench.study.workspace import Workspace
 from workbench.words import Origin
 
 REPORT = "OPTIMIZATION_REPORT.md"
 PAGE = "report.html"
+MARK = ".workbench"  # outside of a workspace: all that is in this folder, the workbench wrote
+
+
+def report_if_due(target: Target, fixes: list[str], ladder: Ablation) -> Iterator[str]:
+    """Write the report unless it is up to date; yields what was done, and what to do next. Outside
+    of a workspace there is no report but that of ``workbench report``.
+    """
+    folder, packaged = target.reports(ladder.shape), target.workspace.packaged
+    due = not packaged and is_due(folder, target)
+    for path in reported(target, fixes, source=ladder.source) if due else ():
+        yield f"wrote {shown_path(path)}"
+    if packaged:
+        yield f"no report outside of a workspace; `workbench report` writes {shown_path(folder)}"
+        return
+    if ladder.best is not None and ladder.best.advice:
+        yield f"next: `workbench advise {quote(ladder.best.variant)}{target.options}`"
 
 
 def is_due(folder: Path, target: Target) -> bool:
@@ -66,7 +84,12 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
     try:
         with alone(folder):
             if workspace.packaged:
-                claim(folder)
+                if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
+                    raise UsageError(
+                        f"{folder} was not written by the workbench",
+                        hint="move it away, or run the same command in another folder",
+                    )
+                write_bytes(folder / MARK, b"")
             for name, text in texts.items():
                 write_bytes(folder / name, text.encode(errors="replace"))
     except OSError as error:
@@ -74,16 +97,3 @@ def write_files(workspace: Workspace, folder: Path, texts: Mapping[str, str]) ->
             f"no report could be written to {shown_path(folder)}: {error.strerror or error}",
             hint="fix that; `workbench report` with the same arguments then measures nothing again",
         ) from None
-
-
-MARK = ".workbench"  # outside of a workspace: all that is in this folder, the workbench wrote
-
-
-def claim(folder: Path) -> None:
-    """Raises UsageError where there are files of somebody else."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file():
-        raise UsageError(
-            f"{folder} was not written by the workbench",
-            hint="move it away, or run the same command in another folder",
-        )
-    write_bytes(folder / MARK, b"")

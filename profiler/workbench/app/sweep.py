@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from shlex import quote
 
-from workbench.app.measure import Wanted, ensure, task
+from workbench.app.ablate import Wanted, ensure
+from workbench.app.executor import Task
 from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks
 from workbench.judge.sweeps import Space, Sweep, judge_sweep
 from workbench.run.measurement import Plan
 from workbench.study.model import Study, base_name
-from workbench.study.params import declared, expanded, find_variant, names_of
-from workbench.study.workspace import including
+from workbench.study.params import declared, expanded, find_variant, including, names_of
 from workbench.words import Origin
 
 
@@ -65,7 +65,7 @@ def sweep(target: Target, space: Space, *, fresh: bool) -> Sweep:
     ensured = ensure(Wanted(target, wanted, timed=True, refusing=True), fresh=fresh)
     result = judged(target, space, ensured.source)
     if target.live and (todo := follow_up(target, result)).variants:
-        target.executor.measure([task(target, todo)])
+        target.executor.measure([Task(target.study, target.workspace.config, target.folder, todo)])
         return judged(target, space, Origin.MEASURED)
     if not target.live and len(result.timed) < 2:
         raise EnvironmentLacks(

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
-from workbench.cuda.programs import virtual_name
-from workbench.derive.figures import known_figures
-from workbench.errors import CannotTell, EnvironmentLacks, UsageError, nearest, unknown
-from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug
+from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug, latest
 from workbench.load import LadderEvidence, ShapeEvidence, load, load_ladder
+from workbench.ncu.catalog import known_figures
 from workbench.study.files import CONFIG_FILE, is_plain_name
 from workbench.study.model import Ladder, Step, Study
-from workbench.study.params import Picked, pick_shapes
-from workbench.study.workspace import PACKAGED_EVIDENCE, Workspace, find_workspace, including
-from workbench.words import Status
+from workbench.study.params import Picked, including, profiled_shape
+from workbench.study.workspace import PACKAGED_EVIDENCE, Workspace, find_workspace
 
 if TYPE_CHECKING:  # a verb that only reads needs neither
     from workbench.app.executor import Executor
-    from workbench.judge.ladder import Ablation
 
 
 @dataclass
@@ -73,6 +71,15 @@ class Target:
             sources=sources,
         )
 
+    @property
+    def options(self) -> str:
+        """The options that another verb needs to be about the same, after a space."""
+        alone = len(self.workspace.studies()) == 1 or self.workspace.config.study == self.study.name
+        is_default = self.shape == self.study.default_shape
+        return ("" if alone else f" --study {quote(self.study.name)}") + (
+            "" if is_default else f" --shape {quote(self.shape)}"
+        )
+
     def variants(self, names: list[str]) -> list[str]:
         """The names as the study has them; all where none is named. Raises UsageError."""
         self.study, full = including(self.study, names)
@@ -102,39 +109,52 @@ def require_step(study: Study, name: str) -> None:
         raise unknown("step", name, steps)
 
 
-def stale_of(ladder: Ablation, names: Collection[str] = ()) -> list[str]:
-    """Variants with evidence of older sources alone: of ``names``, else of the ladder where they
-    are all of its steps.
-    """
-    rows = [row for row in ladder.everything if row.variant in names] if names else ladder.rows
-    stale = [row.variant for row in rows if row.status == Status.STALE]
-    return stale if names or len(stale) == len(rows) else []
-
-
-def require_current(stale: Collection[str]) -> None:
-    """After the answer was printed. Raises CannotTell where there are stale variants."""
-    if stale:
-        raise CannotTell(
-            f"all recorded evidence of {', '.join(stale)} is stale: the sources changed since",
-            hint="`workbench ablate` measures again where there is a GPU and ncu",
-        )
-
-
-def in_place(message: str, study: Study) -> str:
-    """Put the paths of the user's files for the names under which they are compiled."""
-    return message.replace(virtual_name(study.name, ""), f"{shown_path(study.folder)}/")
-
-
-def shown_path(path: Path) -> str:
-    """Relative where it stands below the current folder."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
-
-
 def require_arch(arch: str) -> None:
     """Raises UsageError for what is no name of an architecture."""
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
         raise UsageError(f"--arch '{arch}' is no architecture", hint="such as sm_90a or sm_80")
+
+
+def find_target(
+    executor: Executor,
+    project: Path | None,
+    study: str | None,
+    shape: str | None,
+    *,
+    names: Sequence[str] = (),
+    where_judged: bool = False,
+) -> Target:
+    """``where_judged``: without a ``shape``, at the one where the step that is named first is.
+    Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
+    with neither GPU nor evidence.
+    """
+    workspace, chosen = find_study(executor, project, study)
+    whole, full = including(chosen, list(names))
+    if where_judged:
+        chosen, planned = whole, whole.ladder.step(full[0])
+        shape = shape or (planned.shape if planned else None)
+    return target_at(executor, workspace, profiled_shape(chosen, shape or None))
+
+
+def find_study(
+    executor: Executor, project: Path | None, study: str | None
+) -> tuple[Workspace, Study]:
+    """The built-in workspace is noted. Raises UsageError for unknown names, and what is wrong in
+    the files of the study.
+    """
+    workspace = find_workspace(project)
+    chosen = workspace.study(study)
+    if workspace.packaged:
+        tell_packaged(executor, [chosen.name])
+    check_figures(chosen.ladder)
+    return workspace, chosen
+
+
+def tell_packaged(executor: Executor, studies: list[str]) -> None:
+    """Nothing here says which study is meant, so that it is none of the reader's own."""
+    names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
+    files = f"; what is measured goes to {PACKAGED_EVIDENCE}" if executor.gpu else ""
+    executor.note_once(f"no {CONFIG_FILE} here: built-in {names}{files}")
 
 
 def check_figures(ladder: Ladder) -> None:
@@ -150,74 +170,24 @@ def check_figures(ladder: Ladder) -> None:
                 )
 
 
-def find_study(
-    executor: Executor, project: Path | None, study: str | None
-) -> tuple[Workspace, Study]:
-    """The built-in workspace is noted. Raises UsageError for unknown names, and what is wrong in
-    the files of the study.
-    """
-    workspace = find_workspace(project)
-    chosen = workspace.study(study)
-    check_figures(chosen.ladder)
-    if workspace.packaged:
-        tell_packaged(executor, [chosen.name])
-    return workspace, chosen
-
-
-def tell_packaged(executor: Executor, studies: list[str]) -> None:
-    """Nothing here says which study is meant, so that it is none of the reader's own."""
-    names = f"stud{'y' if len(studies) == 1 else 'ies'} {', '.join(studies)}"
-    files = f"; what is measured goes to {PACKAGED_EVIDENCE}" if executor.gpu else ""
-    executor.note_once(f"no {CONFIG_FILE} here: built-in {names}{files}")
-
-
-def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
-    """Return those that ``--shape`` names: one, or those of a range."""
-    picked = pick_shapes(study, shape)
-    for each in picked:
-        shapes = each.study.shapes
-        if not shapes[each.name].profiled:
-            raise UsageError(
-                f"shape '{each.name}' is checked but not profiled",
-                hint=f"use one of {', '.join(s for s in shapes if shapes[s].profiled)}",
-            )
-    return picked
-
-
-def profiled_shape(study: Study, shape: str | None) -> Picked:
-    """Raises UsageError for a range of shapes as well."""
-    picked = profiled_shapes(study, shape)
-    if len(picked) > 1:
-        raise UsageError(
-            f"--shape '{shape}' names {len(picked)} shapes, and this command takes one",
-            hint="check and sweep take a range; here give each parameter one value",
-        )
-    return picked[0]
-
-
-def latest(folders: list[EvidenceFolder], shape: str, gpu: str = "") -> EvidenceFolder | None:
-    """The folder with the newest evidence at this shape; that of a ``gpu``, if it has some."""
-    dated = [(max((path.name for path in f.timing_files(shape)), default=""), f) for f in folders]
-    with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
-    chosen = gpu_slug(gpu)
-    newest = max(with_evidence, key=lambda pair: (pair[1].gpu == chosen, pair[0]), default=None)
-    return newest[1] if newest else None
-
-
-def find_target(
-    executor: Executor,
-    project: Path | None,
-    study: str | None,
-    shape: str | None,
-    *,
-    names: Sequence[str] = (),
-) -> Target:
-    """Raises UsageError for unknown names, ``names`` of variants among them, and EnvironmentLacks
-    with neither GPU nor evidence.
+def targets_of_study(executor: Executor, project: Path | None, study: str | None) -> list[Target]:
+    """A target at every profiled shape: the study's own comes last, since its report is about all
+    of them. Shapes without evidence are noted.
     """
     workspace, chosen = find_study(executor, project, study)
-    including(chosen, list(names))
-    return target_at(executor, workspace, profiled_shape(chosen, shape))
+    names = [name for name, shape in chosen.shapes.items() if shape.profiled]
+    targets: list[Target] = []
+    lacking: list[str] = []
+    for name in sorted(names, key=lambda name: name == chosen.default_shape):
+        try:
+            targets.append(target_at(executor, workspace, Picked(chosen, name)))
+        except EnvironmentLacks:
+            if name == chosen.default_shape:
+                raise
+            lacking.append(name)
+    if lacking:
+        executor.note(f"no evidence is recorded at {', '.join(lacking)}")
+    return of_one_gpu(targets, targets[-1].folder)
 
 
 def find_recorded(

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 
+from workbench.app.ablate import Wanted, ensure, first_look, judged, profiled_with
+from workbench.app.check import ErrorBound
 from workbench.app.executor import Executor, Task
-from workbench.app.judge import judged
-from workbench.app.measure import ErrorBound, Wanted, ensure, first_look, needed
-from workbench.app.target import find_target, shown_path, workspace_to_keep
+from workbench.app.target import find_target, workspace_to_keep
 from workbench.children import temporary_folder
 from workbench.errors import GateFailed, UsageError, WorkbenchError, unknown
 from workbench.evidence.store import EvidenceFolder
@@ -43,6 +43,7 @@ from workbench.study.files import (
     for_shell,
     json_data,
     require_inside,
+    shown_path,
     stands,
     write_bytes,
 )
@@ -560,7 +561,7 @@ def measured(executor: Executor, done: Attempt, asked: AttemptOptions) -> Attemp
     """Add what the engine makes of it: checked, timed in sessions, profiled."""
     target = find_target(executor, done.folder, done.study, done.shape)
     target = first_look(target) if asked.quick else target
-    names = needed(target, [done.problem.baseline.name])
+    names = profiled_with(target, [done.problem.baseline.name]).variants
     names = list(dict.fromkeys([*names, *(m.name for m in done.problem.references)]))
     wanted = Wanted(target, names, capture=names, profile=asked.profile)
     ensured = ensure(wanted, fresh=asked.fresh)

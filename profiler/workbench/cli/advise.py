@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from workbench.app.judge import VariantResult, judged_variant
+from workbench.app.ablate import VariantResult, judged_variant
 from workbench.app.show import ReportResult, chosen, current_capture
 from workbench.cli.options import AdviseOptions
 from workbench.cli.show import report_answer, report_brief

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.app.target import find_study, in_place, require_arch
+from workbench.app.target import find_study, require_arch
 from workbench.cli.options import BuildOptions
 from workbench.cli.streams import executor, note, show
 from workbench.errors import EnvironmentLacks, ToolFailed, UsageError, with_hint
@@ -15,8 +15,7 @@ from workbench.render.as_json import Data, shown_fields
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.model import Study, base_name
-from workbench.study.params import expanded, names_of
-from workbench.study.workspace import including
+from workbench.study.params import expanded, including, names_of
 
 LACKS = {ModuleNotFoundError.__name__, EnvironmentLacks.__name__}
 
@@ -84,7 +83,7 @@ def run(options: BuildOptions) -> int:
 def _variant_build(event: Built | Failed, arch: str, study: Study) -> VariantBuild:
     if isinstance(event, Built):
         return VariantBuild(event.variant, arch, event.kernels, event.defines, event.warnings)
-    message = in_place(event.error.message, study)
+    message = study.in_place(event.error.message)
     return VariantBuild(event.variant, arch, error=message, hint=event.error.hint)
 
 

@@ -6,22 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from workbench.app.measure import CheckedStudy, CheckRow, check, check_on_cpu
-from workbench.app.target import (
-    find_study,
-    in_place,
-    of_one_gpu,
-    profiled_shapes,
-    require_current,
-    target_at,
-)
+from workbench.app.check import CheckedStudy, CheckRow, check, check_on_cpu
+from workbench.app.target import find_study, of_one_gpu, target_at
 from workbench.cli.list import tell_passed_over
 from workbench.cli.options import CheckOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.render import doc, in_short
 from workbench.render.doc import factor, number, percent
-from workbench.study.workspace import including
+from workbench.study.params import including, profiled_shapes
 from workbench.words import ABSENT, NONE, CheckResult, Status, grouped
 
 ON_CPU = "checked on the CPU, at small shapes: no GPU was found here, and nothing is recorded"
@@ -59,17 +52,17 @@ def run(options: CheckOptions) -> int:
     bad = [name for name in of if name in wrong - declared]
     for name in bad:
         for why in reasons(of[name]):
-            note(f"error: {name}: {in_place(why, study)}")
+            note(f"error: {name}: {study.in_place(why)}")
         for hint in dict.fromkeys(one.hint for one in of[name]):
             if hint:
-                note(f"hint: {in_place(hint, study)}")
+                note(f"hint: {study.in_place(hint)}")
     note_failures(lost, study)
     if bad:
         note("hint: a variant that is wrong is not timed: fix it first")
     failed = bool(bad or lost or declared & done - wrong)
     if not failed:
         states = {name: {one.status for one in every} - {ABSENT} for name, every in of.items()}
-        require_current([name for name, its in states.items() if its == {Status.STALE}])
+        here.require_current([name for name, its in states.items() if its == {Status.STALE}])
     return int(failed)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from workbench.app.judge import PairResult, compared
+from workbench.app.ablate import PairResult, compared
 from workbench.app.show import (
     MachineCodeResult,
     ReportPairResult,
@@ -23,7 +23,7 @@ from workbench.app.show import (
     paired_code,
     require_pairs,
 )
-from workbench.app.target import find_study, require_current, stale_of
+from workbench.app.target import find_study
 from workbench.children import temporary_folder
 from workbench.cli.options import DiffOptions
 from workbench.cli.streams import executor, show
@@ -52,7 +52,7 @@ from workbench.render.document.printed_ladder import origin
 from workbench.run.compilation import build_only
 from workbench.run.protocol import Built, Failed
 from workbench.study.files import contents, for_shell
-from workbench.study.workspace import including
+from workbench.study.params import including
 from workbench.words import NONE, Status
 
 CUBIN, ARCH = ".cubin", "sm_90a"
@@ -92,7 +92,7 @@ def run(options: DiffOptions) -> None:
             hint="name a shape that both have: --shape",
         )
     show(options, result)
-    require_current(stale_of(ladder, [before, after]))
+    target.executor.require_current(ladder.stale([before, after]))
 
 
 def machine_code(options: DiffOptions, names: list[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.app.executor import Executor
-from workbench.app.target import check_figures, shown_path, tell_packaged
+from workbench.app.target import check_figures, tell_packaged
 from workbench.cli.options import ListOptions
 from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
@@ -16,7 +16,7 @@ from workbench.load import load
 from workbench.render import doc
 from workbench.render.as_json import shown_fields
 from workbench.render.in_short import command
-from workbench.study.files import listed
+from workbench.study.files import listed, shown_path
 from workbench.study.model import Study, base_name
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import Workspace, find_workspace

@@ -13,11 +13,11 @@ from pathlib import Path
 from shlex import quote
 
 from workbench.app.executor import Local
-from workbench.app.target import find_study, require_step, shown_path
+from workbench.app.target import find_study, require_step
 from workbench.cli.options import NewOptions
 from workbench.cli.streams import show
-from workbench.derive.figures import known_figures
 from workbench.errors import UsageError, nearest
+from workbench.ncu.catalog import known_figures
 from workbench.problems.user_files import literal
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.templates import templates
@@ -25,6 +25,7 @@ from workbench.study.files import (
     all_or_nothing,
     alone,
     read_text,
+    shown_path,
     stands,
     write_bytes,
     write_new,

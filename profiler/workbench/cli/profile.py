@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from workbench.app.judge import VariantResult, profile
+from workbench.app.ablate import VariantResult, profile
 from workbench.app.program import (
     KernelChoice,
     ProgramResult,
@@ -19,7 +19,7 @@ from workbench.app.program import (
     trace_program,
     write_trace,
 )
-from workbench.app.target import find_target, require_current, stale_of, workspace_to_keep
+from workbench.app.target import find_target, workspace_to_keep
 from workbench.cli.options import ProfileOptions
 from workbench.cli.show import report_answer, report_brief
 from workbench.cli.streams import DASHES, executor, note, note_failures, show
@@ -73,7 +73,7 @@ def run(options: ProfileOptions) -> int:
     if failed:
         note("hint: everything else that was measured is kept")
         return 1
-    require_current(stale_of(ladder, names))
+    target.executor.require_current(ladder.stale(names))
     return 0
 
 

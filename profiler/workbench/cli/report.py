@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from workbench.app.report import reported
-from workbench.app.target import shown_path
 from workbench.cli.list import tell_passed_over
 from workbench.cli.options import ReportOptions
 from workbench.cli.streams import note
+from workbench.study.files import shown_path
 
 
 def run(options: ReportOptions) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import to_builtins
 
 import workbench
-from workbench.app.judge import judged
-from workbench.app.target import Target, find_recorded, shown_path
+from workbench.app.ablate import judged
+from workbench.app.target import Target, find_recorded
 from workbench.children import temporary_folder
 from workbench.cli.list import tell_passed_over
 from workbench.cli.options import ShipOptions
@@ -36,11 +36,12 @@ from workbench.run.protocol import Packable, ShipJob, ShippedKernel
 from workbench.run.recording import now
 from workbench.run.repository import repository_of
 from workbench.run.side_jobs import packable
-from workbench.study.files import alone, read_text, read_toml, stands, write_bytes
+from workbench.study.files import alone, read_text, read_toml, shown_path, stands, write_bytes
 from workbench.study.front_ends import kept_between_calls
 from workbench.study.model import Study, base_name
+from workbench.study.params import including
 from workbench.study.sources import Fingerprints, named_from, source_files
-from workbench.study.workspace import Workspace, including
+from workbench.study.workspace import Workspace
 from workbench.words import CheckResult, GateState, Status, Verdict
 
 MEASURE = "only kept steps are shipped: `workbench ablate` measures where there is a GPU with ncu"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from workbench.app.judge import VariantResult, judged_variant
+from workbench.app.ablate import VariantResult, judged_variant
 from workbench.app.show import (
     Metric,
     ReportResult,
@@ -21,7 +21,7 @@ from workbench.app.show import (
     report_lines,
     report_metric,
 )
-from workbench.app.target import Target, in_place, require_current, stale_of
+from workbench.app.target import Target
 from workbench.cli.options import ShowOptions
 from workbench.cli.streams import show
 from workbench.derive.source_diff import line_costs
@@ -79,7 +79,7 @@ def run(options: ShowOptions) -> None:
         return show(options, variant_lines(target, name, sass=options.sass))
     result = judged_variant(target, name)
     show(options, result)
-    require_current(stale_of(result.ladder, [name]))
+    target.executor.require_current(result.ladder.stale([name]))
 
 
 def variant_metric(target: Target, name: str, metric: str) -> Metric:
@@ -102,7 +102,7 @@ def variant_lines(target: Target, name: str, *, sass: bool) -> SourceListing:
         texts = {file: text for file, text in texts_here.items() if file in charged}
     costs = line_costs(capture.lines, capture.metrics, capture.collected)
     files = {file: listed(costs, file, text) for file, text in texts.items()}
-    paths = {file: in_place(file, target.study) for file in files}
+    paths = {file: target.study.in_place(file) for file in files}
     code = instructions_of(capture, name) if sass else None
     return SourceListing(files, code, paths=paths, variant=name)
 

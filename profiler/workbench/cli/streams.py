@@ -39,10 +39,8 @@ def note(text: str) -> None:
 
 def note_failures(failures: Mapping[str, str], study: Study) -> None:
     """Report failures with the paths of the user's files."""
-    from workbench.app.target import in_place
-
     for name, why in failures.items():
-        note(f"error: {name}: {in_place(why, study)}")
+        note(f"error: {name}: {study.in_place(why)}")
 
 
 class Stderr(Reporter):

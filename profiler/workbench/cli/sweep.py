@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workbench.app.report import write_files
 from workbench.app.sweep import space_of, sweep
-from workbench.app.target import find_study, profiled_shape, shown_path, target_at
+from workbench.app.target import find_study, target_at
 from workbench.cli.options import SweepOptions
 from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
@@ -16,7 +16,8 @@ from workbench.judge.sweeps import Sweep
 from workbench.render import as_table, doc, in_short, markdown
 from workbench.render.as_json import Data, shown_fields
 from workbench.render.document.combinations import sweep_view
-from workbench.study.params import Picked, is_space
+from workbench.study.files import shown_path
+from workbench.study.params import Picked, is_space, profiled_shape
 
 if TYPE_CHECKING:
     from pandas import DataFrame

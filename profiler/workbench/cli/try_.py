@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import structs
 
 from workbench.app.executor import Executor
-from workbench.app.target import shown_path
 from workbench.app.try_ import Attempt, AttemptOptions, attempt, refusal
 from workbench.cli.build import compiled
 from workbench.cli.options import TryOptions
@@ -28,7 +27,7 @@ from workbench.render.document.variant import bottlenecks, limited
 from workbench.run import machine
 from workbench.run.protocol import Built, Failed, Learned
 from workbench.study.config import Gates
-from workbench.study.files import for_shell
+from workbench.study.files import for_shell, shown_path
 from workbench.words import ABSENT, CheckResult, Status, TryVerdict
 
 

@@ -24,8 +24,8 @@ from workbench.render.doc import number, percent
 from workbench.study.files import readable_text, require_readable
 from workbench.study.front_ends import imported, is_compiling, package_of
 from workbench.study.model import Study, Variant
+from workbench.study.params import including
 from workbench.study.sources import source_files
-from workbench.study.workspace import including
 from workbench.words import HEADLINE, NONE
 
 HINT = "profile(record_shapes=True) of torch.profiler, then export_chrome_trace(FILE)"

@@ -20,12 +20,15 @@ from operator import add
 from typing import TYPE_CHECKING, TypeVar
 
 from workbench.ncu.catalog import (
+    BANDWIDTH,
     LIMIT_PREFIX,
     LIMITERS,
+    SAMPLES,
+    STALL,
     STALL_PREFIX,
-    STALL_REASONS,
     FigureSpec,
     catalog,
+    figure_label,
 )
 
 if TYPE_CHECKING:  # `list` looks at no capture
@@ -54,15 +57,6 @@ def totals(parts: Iterable[tuple[K, float]]) -> dict[K, float]:
 
 
 DURATION = "gpu__time_duration.sum"
-BANDWIDTH = "dram_bandwidth"
-SAMPLES = "stall_samples"
-TIME = "time"  # of the timing session, not of a capture
-COMPUTED = {
-    TIME: ("Time", "µs"),
-    BANDWIDTH: ("DRAM bandwidth", "GB/s"),
-    SAMPLES: ("Warp state samples", "sample"),
-}
-STALL = "stall."  # before a reason, in the id of its figure
 ISSUING = "selected"
 MetricsByLaunch = Mapping[int, Mapping[str, float]]
 
@@ -87,6 +81,12 @@ def longest(launches: MetricsByLaunch) -> Mapping[str, float]:
 def figures(metrics: ColumnTable) -> dict[str, Figure]:
     """Every figure of the catalogue that the capture can give, and some that combine others."""
     launches = metrics.by_launch
+    stalls = {}
+    for reason, share in stall_shares(metrics).items():
+        name, label = f"{STALL}{reason}", f"Stall: {stall_label(reason)}"
+        metric, better = f"{STALL_PREFIX}{reason}", "" if reason == ISSUING else "lower"
+        stalls[name] = Figure(name, label, 100 * share, "% of samples", metric, better)
+    samples = added(added(stall_samples(values).values()) for values in launches.values())
     every = {key: figure(spec, launches) for key, spec in catalog().items()}
     collected = {key: value for key, value in every.items() if value is not None}
     read, write, duration = map(collected.get, ("dram_read", "dram_write", "duration"))
@@ -94,13 +94,9 @@ def figures(metrics: ColumnTable) -> dict[str, Figure]:
         value = (read.value + write.value) / duration.value * 1e3
         metric = f"({read.metric} + {write.metric}) / {DURATION}"
         collected[BANDWIDTH] = _computed(BANDWIDTH, value, metric, "higher")
-    if total := added(added(stall_samples(values).values()) for values in launches.values()):
-        collected[SAMPLES] = _computed(SAMPLES, total, f"{STALL_PREFIX}*")
-    for reason, share in stall_shares(metrics).items():
-        name, label = f"{STALL}{reason}", f"Stall: {stall_label(reason)}"
-        metric, better = f"{STALL_PREFIX}{reason}", "" if reason == ISSUING else "lower"
-        collected[name] = Figure(name, label, 100 * share, "% of samples", metric, better)
-    return collected
+    if samples:
+        collected[SAMPLES] = _computed(SAMPLES, samples, f"{STALL_PREFIX}*")
+    return collected | stalls
 
 
 def _computed(name: str, value: float, metric: str, better: str = "") -> Figure:
@@ -146,29 +142,6 @@ def _mean_by_duration(values: list[float], launches: MetricsByLaunch) -> float |
     if not all(weights):  # a duration is missing or zero: only equal values need no weights
         return values[0] if len(set(values)) == 1 else None
     return added(v * w for v, w in zip(values, weights, strict=True)) / added(weights)
-
-
-def known_figures() -> list[str]:
-    """Every id that a prediction can name."""
-    return [TIME, BANDWIDTH, *catalog(), *(f"{STALL}{reason}" for reason in STALL_REASONS)]
-
-
-def figure_label(name: str) -> tuple[str, str]:
-    """Label and unit of a figure's id; a stall reason's is made of its name."""
-    if name in COMPUTED:
-        return COMPUTED[name]
-    if name.startswith(STALL):
-        return f"Stall: {name.removeprefix(STALL).replace('_', ' ')}", "% of samples"
-    spec = catalog().get(name)
-    return (spec.label, spec.unit) if spec else (name, "")
-
-
-def restates(name: str) -> str:
-    """``time`` or ``1/time`` for what follows from the time, and the time itself; "" for others."""
-    if name == TIME:
-        return TIME
-    spec = catalog().get(name)
-    return spec.restates if spec else ""
 
 
 def stall_label(reason: str) -> str:

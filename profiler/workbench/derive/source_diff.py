@@ -754,6 +754,13 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
         first = 1 + sum(len(file.hunks) for file in files)
         files.append(_file_diff(before, after, names, first_hunk=first))
     unchanged = [row for file in files for row in file.rows if not row.counts]
+    shifts = [
+        Shift(files=(file.before, file.after), before=row.before, after=row.after)
+        for file in files
+        for row in file.rows
+        if row.before and row.after and not row.counts and before.costs and after.costs
+    ]
+    changed = [shift for shift in shifts if shift.change_microseconds]
     old, new = costs = before.costs or NO_COSTS, after.costs or NO_COSTS
     apart = [
         {file: cost for file, cost in known.by_file().items() if file not in side.texts}
@@ -761,7 +768,9 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
     ]
     return SourceDiff(
         files=tuple(files),
-        shifts=_shifts(files) if before.costs and after.costs else (),
+        shifts=tuple(
+            sorted(changed, key=lambda s: (-abs(s.change_microseconds), s.files, s.after.line))
+        ),
         unchanged=(
             add(row.before.cost for row in unchanged if row.before),
             add(row.after.cost for row in unchanged if row.after),
@@ -775,19 +784,6 @@ def source_diff(before: ProfiledSource, after: ProfiledSource) -> SourceDiff:
         why=(before.why, after.why),
         captures=(before.capture, after.capture),
     )
-
-
-def _shifts(files: Iterable[FileDiff]) -> tuple[Shift, ...]:
-    """Unchanged lines that cost another time, the largest change first."""
-    shifts = (
-        Shift(files=(file.before, file.after), before=row.before, after=row.after)
-        for file in files
-        for row in file.rows
-        if row.before and row.after and not row.counts
-    )
-    changed = (shift for shift in shifts if shift.change_microseconds)
-    order = sorted(changed, key=lambda s: (-abs(s.change_microseconds), s.files, s.after.line))
-    return tuple(order)
 
 
 def _file_diff(

@@ -321,3 +321,12 @@ def timings_at(folder: EvidenceFolder, shape: str) -> Mapping[str, Timing]:
     """Return the whole timings at a shape by their files, oldest first."""
     timings = {path.name: read_record(path, Timing) for path in folder.timing_files(shape)}
     return {name: timing for name, timing in timings.items() if timing.is_complete}
+
+
+def latest(folders: list[EvidenceFolder], shape: str, gpu: str = "") -> EvidenceFolder | None:
+    """The folder with the newest evidence at this shape; that of a ``gpu``, if it has some."""
+    dated = [(max((path.name for path in f.timing_files(shape)), default=""), f) for f in folders]
+    with_evidence = [(date, f) for date, f in dated if date or (f.root / shape).is_dir()]
+    chosen = gpu_slug(gpu)
+    newest = max(with_evidence, key=lambda pair: (pair[1].gpu == chosen, pair[0]), default=None)
+    return newest[1] if newest else None

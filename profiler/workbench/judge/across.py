@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 
 from workbench.derive.figures import added
 from workbench.derive.speedup import (
-    OverRecordings,
     Ratio,
     Time,
-    over_recordings,
     smaller,
 )
-from workbench.judge.rows import Row
 from workbench.judge.times import ShapeTimes
-from workbench.load import LadderEvidence
 from workbench.study.model import Ladder, Step
 from workbench.words import (
     Parameter,
@@ -151,17 +147,3 @@ def at_shape(times: ShapeTimes, references: Iterable[str], variant: str) -> AtSh
         alone=times.least(others, variant, Regime.ALONE)[1],
         references={r: time for r in others if (time := times.time(r, beside=variant))},
     )
-
-
-def claimed(evidence: LadderEvidence, times: ShapeTimes, best: Row | None) -> OverRecordings | None:
-    """The best step over the fastest reference by all recordings of the same sources at the shape
-    (those without samples by the journal's medians, varying as the table's), or alone if that is
-    less.
-    """
-    over = best.over_fastest if best else None
-    elsewhere = evidence.between_of if evidence.between_of != evidence.gpu else ""
-    if best is None or over is None:
-        return None
-    if best.claimed is not None and best.claimed is not over:
-        return over_recordings([best.claimed], evidence.between, between_of=elsewhere)
-    return times.over_recordings(evidence, (best.chained.fastest, best.variant), over, elsewhere)

@@ -15,7 +15,6 @@ from statistics import quantiles
 from workbench.derive.factors import METRICS as TIME_METRICS
 from workbench.derive.factors import SMS, TimeBudget, budget, duration_parts
 from workbench.derive.figures import (
-    STALL,
     Figure,
     added,
     figures,
@@ -25,13 +24,23 @@ from workbench.derive.figures import (
     stall_shares,
     totals,
 )
-from workbench.derive.rooflines import METRICS, Used, counted_flops, op_peak, used
+from workbench.derive.rooflines import (
+    METRICS,
+    Peaks,
+    Point,
+    Used,
+    counted_flops,
+    op_peak,
+    peaks,
+    point,
+    used,
+)
 from workbench.derive.source_diff import SECTORS, WAVEFRONTS
 from workbench.derive.timeline import CallTimeline, LaunchTimeline
 from workbench.judge.bottlenecks import NO_STALL
 from workbench.judge.findings import Finding, Value, finding, number_of, percent
 from workbench.ncu.capture import Capture, ColumnTable
-from workbench.ncu.catalog import DRAM, L1, L2, LEVELS, STALL_PREFIX, TENSOR_OPS, catalog
+from workbench.ncu.catalog import DRAM, L1, L2, LEVELS, STALL, STALL_PREFIX, TENSOR_OPS, catalog
 from workbench.ncu.places import Place
 from workbench.study.values import Work
 from workbench.words import VIRTUAL_ROOT, Change, Stage, Verdict, grouped
@@ -90,6 +99,8 @@ class AdvisedKernel:
     specialised: bool = False
     calls: Mapping[Place, Place] = field(default_factory=dict)
     timeline: CallTimeline | None = None
+    peaks: Peaks | None = None
+    roofline: Point | None = None
 
     def value(self, name: str) -> float | None:
         """Return the value of a figure; None where it was not collected."""
@@ -193,14 +204,16 @@ def subject(
     ceilings: Mapping[str, float] | None = None,
     work: Work | None = None,
     timeline: CallTimeline | None = None,
+    base: str = DRAM,
 ) -> AdvisedKernel:
     """``known`` are the capture's figures where already computed; ``ceilings`` the measured ones by
-    id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it.
+    id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it; ``base`` the level
+    of memory that inputs come from.
     """
     lines, metrics = _by_line(capture.lines), capture.metrics
-    known = figures(metrics) if known is None else known
     stalls, limiters = stall_shares(metrics), tuple(occupancy_limiters(metrics))
     values = longest(metrics.by_launch)
+    known = figures(metrics) if known is None else known
     parts = duration_parts(metrics)
     time_budget = budget(parts, stalls) if parts else None
     done = ((op.path, values.get(op.work, 0.0)) for op in TENSOR_OPS)
@@ -225,6 +238,8 @@ def subject(
         specialised=capture.has_opcode("USETMAXREG"),
         calls=capture.calls,
         timeline=timeline,
+        peaks=peaks(metrics),
+        roofline=point(metrics, ceilings, base),
     )
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from workbench.derive.figures import DURATION, ISSUING, STALL, Figure, added, stall_label, totals
+from workbench.derive.figures import DURATION, ISSUING, Figure, added, stall_label, totals
 from workbench.derive.rooflines import ERROR_MARGIN, METRICS, used
 from workbench.derive.source_diff import COUNTERS, SECTORS, WAVEFRONTS
 from workbench.ncu.capture import Capture, ColumnTable
-from workbench.ncu.catalog import STALL_PREFIX
+from workbench.ncu.catalog import STALL, STALL_PREFIX
 
 TOP = 3
 NEAR_PCT = 85.0  # of a roof: what is nearer is named first

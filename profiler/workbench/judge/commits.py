@@ -15,12 +15,12 @@ from itertools import zip_longest
 import msgspec
 
 from workbench.derive.factors import CERTAIN, counted, surprise
-from workbench.derive.figures import TIME, Figure, figure_label
+from workbench.derive.figures import Figure
 from workbench.derive.speedup import Ratio
 from workbench.evidence.records import BuiltKernel, CaptureIndex
-from workbench.judge.findings import Finding, Value, finding, joined
+from workbench.judge.findings import Finding, Value, finding
 from workbench.judge.session_checks import Control
-from workbench.ncu.catalog import catalog
+from workbench.ncu.catalog import TIME, catalog, figure_label
 from workbench.ncu.command import counting
 from workbench.study.config import CommitGate, Config
 from workbench.study.files import CONFIG_FILE
@@ -411,12 +411,12 @@ def _by_counters(change: VariantChange, before: AtCommit, after: AtCommit) -> Va
         return None
     parts, worse = tuple(map(_counter, moved)), [f.worse for f in moved]
     move, code = Move.CANNOT_TELL, "commit.counters_both_ways"
-    message = f"counters moved both ways: {joined(parts)}"
+    message = f"counters moved both ways: {', '.join(map(str, parts))}"
     if not moved:
         code, message = "commit.no_counter_moved", "no counter moved: only a time can tell"
     elif all(worse) or not any(worse):
         move, code = Move.SLOWER if all(worse) else Move.FASTER, "commit.counters"
-        message = f"by its counters: {joined(parts)}"
+        message = f"by its counters: {', '.join(map(str, parts))}"
     return replace(change, tier=1, verdict=move, why=finding(code, message, counters=parts))
 
 
@@ -455,7 +455,7 @@ def _by_compiler(
     without_report = before.without_report or after.without_report
     differences = tuple(_facts(change.differences, config))
     tables = "; counters of tables without their report do not count" if without_report else ""
-    facts = f" ({joined(differences)})" if differences else ""
+    facts = f" ({', '.join(map(str, differences))})" if differences else ""
     why = finding(
         "commit.unmeasured",
         f"{reason.message}{tables}: it needs measuring{facts}",
@@ -570,7 +570,7 @@ def changed_rules(before: Rules, after: Rules) -> Iterator[VariantChange]:
         differing = tuple(_differing_rules(old, new))
         if differing:
             first, more = differing[:MOST_SHOWN], max(0, len(differing) - MOST_SHOWN)
-            message = f"{joined(first, '; ')}{f'; and {more} more' if more else ''}"
+            message = f"{'; '.join(map(str, first))}{f'; and {more} more' if more else ''}"
             why = finding("commit.rules", message, rules=first, more=more or None)
             yield VariantChange(file, Move.CANNOT_TELL, why, cause=Cause.METHOD)
 

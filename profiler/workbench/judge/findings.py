@@ -21,6 +21,9 @@ class Finding:
     values: Mapping[str, Value | Finding | tuple[Finding, ...]] = field(default_factory=dict)
     message: str = ""
 
+    def __str__(self) -> str:
+        return self.message
+
 
 def finding(
     code: str, message: str, **values: Value | Finding | tuple[Finding, ...] | None
@@ -50,10 +53,6 @@ def change(ratio: float) -> str:
 
 def number_of(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def joined(messages: Iterable[Finding], between: str = ", ") -> str:
-    return between.join(message.message for message in messages)
 
 
 def sentence(of: Finding | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from workbench.derive.figures import TIME, Figure, figure_label
+from workbench.derive.figures import Figure
 from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.evidence.records import (
     Build,
@@ -23,11 +23,10 @@ from workbench.judge.findings import (
     Value,
     finding,
     gate,
-    joined,
+    number_of,
     suffix,
 )
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
-from workbench.judge.session_checks import company_gate
 from workbench.judge.time_checks import (
     DURATION_GATE,
     KERNELS,
@@ -35,6 +34,7 @@ from workbench.judge.time_checks import (
     REFEREE,
     WORK,
     Case,
+    company_gate,
     compared_gates,
     cross_check_gates,
     referee_gate,
@@ -46,6 +46,7 @@ from workbench.load import (
     UnseenEvidence,
     VariantEvidence,
 )
+from workbench.ncu.catalog import TIME, figure_label
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.study.model import Ladder, Step
@@ -77,6 +78,7 @@ def correct_gate(
     parent supports and the step does not (``given_up``), all must be declared: ``drops``. Shapes
     that are always checked and were not (``due``) leave it open; others that were not are reported.
     """
+    not_yet = _not_checked(due)
     if shape not in checks:
         return Gate(CORRECT)
     wrong = next((name for name, c in checks.items() if c.status not in HARMLESS), None)
@@ -90,16 +92,17 @@ def correct_gate(
         message = f"no longer supports {names}, which the ladder does not declare (drops)"
         return gate(CORRECT, False, "correct.undeclared", message, shapes=hidden)
     if due:
-        return Gate(CORRECT, GateState.OPEN, _not_checked(due))
+        return Gate(CORRECT, GateState.OPEN, not_yet)
     errors = [c.max_abs for c in checks.values() if c.status == CheckResult.CORRECT]
     largest = max((float(error) for error in errors if error is not None), default=None)
     error_text = ABSENT if largest is None else f"{largest:.2g}"
+    checked = number_of(len(errors), "shape")
     others = f", not checked at {len(unchecked)} others" if unchecked else ""
     return gate(
         CORRECT,
         True,
         "correct.everywhere",
-        f"max error {error_text} over {len(errors)} shapes{others}",
+        f"max error {error_text} over {checked}{others}",
         max_error=largest,
         shapes_checked=len(errors),
         shapes_not_checked=len(unchecked) or None,
@@ -164,7 +167,7 @@ def compiler_gate(build: Build | None, gates: Gates) -> Gate:
         return gate(COMPILER, True, "compiler.nothing_compiled", message)
     allowed = (*([_warning(build)] if build.warnings else []), *([spills] if spilled else []))
     if allowed:
-        message = f"allowed here: {joined(allowed, '; ')}"
+        message = f"allowed here: {'; '.join(map(str, allowed))}"
         return gate(COMPILER, True, "compiler.allowed", message, findings=allowed)
     by = tuple(dict.fromkeys(k.compiler for k in build.kernels if k.compiler))
     message = f"no warning, no spill{', by ' if by else ''}{', '.join(by)}"
@@ -544,6 +547,14 @@ class Judgement:
     against_parent: Comparison | None = None
     against_parent_at: str = ""
 
+    def provisional(self, limits: Gates) -> Verdict | None:
+        """The verdict by the gates for which there is evidence so far."""
+        if self.deciding_speedup is None:
+            return self.verdict
+        decided = [gate for gate in self.gates if gate.state != GateState.OPEN]
+        limits = for_bug_fix(limits) if shows_bug(self.gates) else limits
+        return verdict(decided, self.deciding_speedup, limits)
+
 
 def judge_step(views: Views, view: View, step: Step) -> Judgement:
     """Judge a step of the table of ``view``, at its own shape where it has one."""
@@ -625,20 +636,13 @@ def judged_at_shape(
     refereed = view.times.refereed(step.variant, step.parent)
     time = refereed.time(step.variant, beside=step.parent or "")
     stamps = time.value if time else None
-    gates = (
-        correct,
-        compiled,
-        *accurate,
-        *([company_gate(together, reference)] if reference else []),
-        *cross_check_gates(case),
-        *compared_gates(compared),
-        *speed,
-        *(
-            referee_gate(refereed.table.timing, step, stamps, limits, is_faster=is_faster)
-            if parents and refereed.table
-            else ()
-        ),
-    )
+    company = [company_gate(together, reference)] if reference else []
+    cross_checks = [*cross_check_gates(case), *compared_gates(compared)]
+    by_referee: tuple[Gate, ...] = ()
+    if parents and refereed.table:
+        timing = refereed.table.timing
+        by_referee = referee_gate(timing, step, stamps, limits, is_faster=is_faster)
+    gates = (correct, compiled, *accurate, *company, *cross_checks, *speed, *by_referee)
     ruling = verdict(gates, over, limits) if step.parent else Verdict.BASELINE
     return gates, ruling, over
 
@@ -694,20 +698,21 @@ def case_of(view: View, variant: str, beside: str | None = None) -> Case:
         timing=together.timing if together else None,
         audited=refereed.timing if refereed else None,
         work=view.evidence.work,
+        theory=view.advised[variant].peaks if variant in view.advised else None,
         ceilings=view.whole.ceilings,
     )
 
 
 def standing(evidence: VariantEvidence, shape: str) -> tuple[Status, Finding | None]:
     """A row's status, and why it is not current."""
-    if evidence.build and evidence.build.error:
-        return Status.FAILED, compiler_failed(evidence.build.error)
-    check = evidence.checks.get(shape)
+    check, failed = evidence.checks.get(shape), None
     if check is not None and check.status != CheckResult.CORRECT:
-        plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
-        return Status.FAILED, failed_check(check) if plain else finding(
-            "stopped", check.why, text=check.why
-        )
+        is_plain = check.status in (CheckResult.WRONG, CheckResult.UNSUPPORTED)
+        failed = failed_check(check) if is_plain else finding("stopped", check.why, text=check.why)
+    if evidence.build and evidence.build.error:
+        failed = compiler_failed(evidence.build.error)
+    if failed:
+        return Status.FAILED, failed
     state = evidence.state
     late = tuple(kind for kind, value in state.items() if value == Status.STALE)
     if late:

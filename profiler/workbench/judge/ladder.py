@@ -15,7 +15,6 @@ from workbench.derive.speedup import OverRecordings, Ratio
 from workbench.judge.across import (
     AcrossShapes,
     across_shapes,
-    claimed,
 )
 from workbench.judge.advice_rules import subject
 from workbench.judge.comparison import Comparison
@@ -40,20 +39,16 @@ from workbench.judge.rows import (
     Row,
     ShapeLadder,
     best_of,
-    ceilings_of,
-    ladders_of,
-    reference_rows,
-    row_of,
-    tried_in_vain,
+    tables_of,
 )
 from workbench.judge.session_checks import highest_mhz, timing_facts
 from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import LadderEvidence
-from workbench.ncu.catalog import DRAM
+from workbench.ncu.catalog import DRAM, L2
 from workbench.study.config import Config
 from workbench.study.model import outcomes, shapes_of, shown_at, steps_shown
 from workbench.study.values import Work
-from workbench.words import Origin, Parameter, Regime, Verdict
+from workbench.words import Origin, Parameter, Regime, Status, Verdict
 
 TABLE_ROWS = 20  # of steps, where not all are asked for
 
@@ -126,6 +121,14 @@ class Ablation(ShapeLadder):
     def best(self) -> Row | None:
         return best_of(self.rows)
 
+    def stale(self, names: Collection[str] = ()) -> list[str]:
+        """Variants with evidence of older sources alone: of ``names``, else of the ladder where
+        they are all of its steps.
+        """
+        rows = [r for r in self.everything if r.variant in names] if names else self.rows
+        stale = [row.variant for row in rows if row.status == Status.STALE]
+        return stale if names or len(stale) == len(rows) else []
+
     @property
     def path(self) -> tuple[Row, ...]:
         """From the baseline to the best step; before a dispatcher, the kernel that it chooses."""
@@ -175,7 +178,12 @@ def view_of(evidence: LadderEvidence, config: Config, shape: str, variants: Sequ
     times = ShapeTimes(here, main_timing(here, variants))
     advised = {
         name: subject(
-            variant.capture, variant.figures, evidence.ceilings, here.work, variant.timeline
+            variant.capture,
+            variant.figures,
+            evidence.ceilings,
+            here.work,
+            variant.timeline,
+            DRAM if variant.index and variant.index.was_flushed else L2,
         )
         for name, variant in here.variants.items()
         if variant.capture
@@ -198,6 +206,8 @@ def judge(
     own, only, primary = evidence.shape, evidence.only, evidence.ladder.primary_reference
     views = {shape: view_of(evidence, config, shape, evidence.names) for shape in evidence.shapes}
     table = views[own]
+    highest = highest_mhz(evidence)
+    facts = {at: timing_facts(view.times.table, primary, highest) for at, view in views.items()}
     steps = steps_shown(evidence.steps, only, own) if only else evidence.steps
     shown = [step for step in steps if not only or step is steps[0] or step.variant in only]
     shapes = shapes_of(shown, own) if everywhere and not only else [own]
@@ -206,28 +216,41 @@ def judge(
     summed_up = outcomes(steps) if own == evidence.default_shape and not only else []
 
     judged = {step.variant: judge_step(views, table, step) for step in steps}
-    highest = highest_mhz(evidence)
-    facts = {at: timing_facts(view.times.table, primary, highest) for at, view in views.items()}
-
-    in_vain = tried_in_vain(steps, judged, own)
-    rows = tuple(
-        row_of(table, step.variant, in_vain, step=step, judged=judged[step.variant])
-        for step in shown
+    tables = tables_of(views, judged, steps_at, shown, facts)
+    ladders, best = tables.ladders, tables.best
+    captured = [table.variant(row.variant) for row in tables.everything if row.capture]
+    advised = [table.advised[row.variant] for row in tables.everything if row.capture]
+    # Those of the first capture that has what a roofline needs.
+    ceilings = next(
+        (k.peaks for k in advised if k.peaks and {"fp32", DRAM} <= k.peaks.rates.keys()), None
     )
-    references = reference_rows(table, in_vain)
-    ladders = tuple(ladders_of(views, steps_at, rows, references, in_vain, facts))
-    everything = (*rows, *references)
-    captured = [table.variant(row.variant) for row in everything if row.capture]
-    best, ceilings = best_of(rows), ceilings_of(captured)
     is_compared = best is not None and best.verdict != Verdict.BASELINE and not only
 
     times = {shape: view.times for shape, view in views.items()}
     across = across_shapes(times.values(), evidence.ladder, summed_up)
-    over_recordings = claimed(evidence, table.times, best)
+    claimed = None
+    if best and best.over_fastest:
+        pair = (best.chained.fastest, best.variant)
+        claimed = table.times.claimed_over(evidence, pair, best.over_fastest, best.claimed)
     session = table.times.table
     environment = environment_of(
         [variant.index for variant in captured if variant.index],
         session.timing.provenance if session else None,
+    )
+    recorded, warnings_of_files = recordings(evidence, own), file_warnings(evidence)
+    warnings_of_times = (
+        *choice_warnings(ladders, config.gates, own),
+        *warnings_of_other_timings(times, own, tables.rows, ladders),
+        *timing_warnings(facts, shapes, across if everywhere else None),
+    )
+    warnings_of_captures = (
+        warning
+        for ladder in ladders
+        for warning in capture_warnings(
+            tables.everything if ladder.shape == own else ladder.everything,
+            evidence.shapes[ladder.shape],
+            "" if ladder.shape == own else ladder.shape,
+        )
     )
     return Ablation(
         study=evidence.study,
@@ -240,35 +263,21 @@ def judge(
         source=source,
         date=environment.day,
         reference=primary,
-        rows=rows,
-        references=references,
+        rows=tables.rows,
+        references=tables.references,
         ceilings=ceilings,
         environment=environment,
         timing_file=session.file if session else "",
-        warnings=(
-            *file_warnings(evidence),
-            *(
-                warning
-                for ladder in ladders
-                for warning in capture_warnings(
-                    everything if ladder.shape == own else ladder.everything,
-                    evidence.shapes[ladder.shape],
-                    "" if ladder.shape == own else ladder.shape,
-                )
-            ),
-            *choice_warnings(ladders, config.gates, own),
-            *warnings_of_other_timings(times, own, rows, ladders),
-            *timing_warnings(facts, shapes, across if everywhere else None),
-        ),
-        whole=table.compare(rows[0].variant, best.variant) if best and is_compared else None,
+        warnings=(*warnings_of_files, *warnings_of_captures, *warnings_of_times),
+        whole=table.compare(steps[0].variant, best.variant) if best and is_compared else None,
         across=across,
         measured=evidence.ceilings,
         ladders=ladders,
         timing=ladders[0].timing,
-        recordings=recordings(evidence, own),
+        recordings=recorded,
         work=table.evidence.work,
         taken=tuple(step.variant for step in evidence.ladder.steps),
-        claimed=over_recordings,
+        claimed=claimed,
         over_parents={
             step.variant: {
                 shape: over

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 
-from workbench.derive.figures import TIME, Figure, figure_label, restates
+from workbench.derive.figures import Figure
 from workbench.evidence.journal import Journal
+from workbench.ncu.catalog import TIME, catalog, figure_label
 from workbench.study.model import Prediction, Step
 from workbench.words import Known, PredictionResult, Written
 
@@ -167,3 +168,11 @@ def _range(prediction: Prediction) -> Bounds:
     bounds = prediction.factor or prediction.range
     assert bounds is not None  # a prediction has one of them
     return bounds
+
+
+def restates(name: str) -> str:
+    """``time`` or ``1/time`` for what follows from the time, and the time itself; "" for others."""
+    if name == TIME:
+        return TIME
+    spec = catalog().get(name)
+    return spec.restates if spec else ""

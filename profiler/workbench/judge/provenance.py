@@ -11,13 +11,11 @@ from workbench.evidence.records import (
     CaptureIndex,
     Environment,
     Provenance,
-    timing_name,
 )
 from workbench.judge.across import AcrossShapes
 from workbench.judge.findings import (
     Finding,
     finding,
-    joined,
     suffix,
 )
 from workbench.judge.rows import Row, ShapeLadder
@@ -82,7 +80,7 @@ def recordings(evidence: LadderEvidence, shape: str) -> Recordings:
     """Count the recordings of a shape in the journal and among the timing files."""
     entries = evidence.journal.sessions if evidence.journal else ()
     noted = [entry for entry in entries if entry.shape == shape]
-    kept = {timing_name(timing.file) for timing in evidence.shapes[shape].timings}
+    kept = {timing.name for timing in evidence.shapes[shape].timings}
     whole = [entry for entry in noted if not entry.cut_short]
     return Recordings(
         noted=len(noted),
@@ -119,7 +117,8 @@ def file_warnings(evidence: LadderEvidence, of: Collection[str] | None = None) -
         if variant.damage and (of is None or variant.variant in of)
     )
     for damage, variants in hurt.items():
-        message = f"{damage}: no capture of {joined(variants)}; profile again, or restore the file"
+        names = ", ".join(map(str, variants))
+        message = f"{damage}: no capture of {names}; profile again, or restore the file"
         yield finding("captures.damaged", message, text=damage, variants=tuple(variants))
     for text in evidence.notes:
         yield finding("evidence.damaged", text, text=text)
@@ -154,7 +153,7 @@ def _clocks(rows: Sequence[Row], shape: str) -> Iterator[Finding]:
             finding("variant", f"{v} at {clocks[v]:.3f} GHz", variant=v, sm_clock_ghz=clocks[v])
             for v in (by_clock[0], by_clock[-1])
         )
-        message = f"captures ran at different SM clocks{suffix(shape)}: {joined(ends)}"
+        message = f"captures ran at different SM clocks{suffix(shape)}: {', '.join(map(str, ends))}"
         yield finding("captures.clocks", message, shape=shape, variants=ends)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
-from workbench.derive.rooflines import Peaks, Point, peaks, point
+from workbench.derive.rooflines import Point
 from workbench.derive.speedup import (
     Ratio,
     Time,
@@ -34,9 +34,7 @@ from workbench.judge.gates import (
 )
 from workbench.judge.session_checks import TimingFacts
 from workbench.judge.times import ShapeTimes
-from workbench.load import VariantEvidence
 from workbench.ncu.capture import Capture, has_lines
-from workbench.ncu.catalog import DRAM, L2
 from workbench.study.front_ends import why_no_lines
 from workbench.study.model import Ladder, Step
 from workbench.words import (
@@ -227,25 +225,49 @@ def tried_in_vain(
             Tried(step.variant, verdict),
         )
         for step in steps
-        if step.parent and step.kind and not step.corrects
+        if step.variant in judged and step.parent and step.kind and not step.corrects
         if (verdict := judged[step.variant].verdict) and verdict.is_rejected
     )
 
 
-def ladders_of(
-    views: Views,
-    steps_at: Mapping[str, Sequence[Step]],
-    table: tuple[Row, ...],
-    references: tuple[Row, ...],
-    in_vain: InVain,
-    facts: Mapping[str, TimingFacts | None],
-) -> Iterator[ShapeLadder]:
-    """Make a ladder of the steps at each shape; the first is made of the rows of the ``table``.
-
-    A step that another one starts from, but which is judged elsewhere, has no verdict here.
+@dataclass(frozen=True)
+class Tables:
+    """``rows`` has all steps that are judged at the table's shape, ``references`` those there.
+    ``ladders`` has one a shape at which a step is judged, the table's first: a step that another
+    one starts from, but which is judged elsewhere, has no verdict in it.
     """
+
+    rows: tuple[Row, ...]
+    references: tuple[Row, ...]
+    ladders: tuple[ShapeLadder, ...]
+
+    @property
+    def everything(self) -> tuple[Row, ...]:
+        return (*self.rows, *self.references)
+
+    @property
+    def best(self) -> Row | None:
+        return best_of(self.rows)
+
+
+def tables_of(
+    views: Views,
+    judged: Mapping[str, Judgement],
+    steps_at: Mapping[str, Sequence[Step]],
+    shown: Sequence[Step],
+    facts: Mapping[str, TimingFacts | None],
+) -> Tables:
+    """The rows of the steps that are ``shown``, and a ladder of those at each shape."""
     own = next(iter(steps_at))
-    rows_of_table = {row.variant: row for row in table}
+    in_vain = tried_in_vain(views[own].whole.steps, judged, own)
+    references = {shape: reference_rows(views[shape], in_vain) for shape in steps_at}
+    rows_of_table = {
+        step.variant: row_of(
+            views[own], step.variant, in_vain, step=step, judged=judged[step.variant]
+        )
+        for step in shown
+    }
+    ladders = []
     for shape, steps in steps_at.items():
         view, rows = views[shape], []
         for step in steps:
@@ -254,15 +276,19 @@ def ladders_of(
             elif shape == own:
                 rows.append(rows_of_table[step.variant])
             else:
-                judged = judge_step(views, view, step)
-                rows.append(row_of(view, step.variant, in_vain, step=step, judged=judged))
-        yield ShapeLadder(
-            shape=shape,
-            parameters=view.evidence.parameters,
-            rows=tuple(rows),
-            references=references if shape == own else reference_rows(view, in_vain),
-            timing=facts[shape],
+                verdict = judge_step(views, view, step)
+                rows.append(row_of(view, step.variant, in_vain, step=step, judged=verdict))
+        parameters = view.evidence.parameters
+        ladders.append(
+            ShapeLadder(
+                shape=shape,
+                parameters=parameters,
+                rows=tuple(rows),
+                references=references[shape],
+                timing=facts[shape],
+            )
         )
+    return Tables(tuple(rows_of_table.values()), references[own], tuple(ladders))
 
 
 def reference_rows(view: View, in_vain: InVain) -> tuple[Row, ...]:
@@ -297,11 +323,9 @@ def row_of(
         role = Role.CHOICE
         chosen, over_chosen = view.times.least(step.chooses, variant)
     capture = evidence.capture if timed and evidence.index else None
-    level = DRAM if evidence.index and evidence.index.was_flushed else L2
     advised = view.advised[variant] if capture else None
     regimes = in_regimes(view.times, view.ladder, variant, parent) if timed else {}
     no_lines = lines_missing(capture, evidence.front_ends) if capture else None
-    roofline = point(capture.metrics, view.whole.ceilings, level) if capture else None
     limits = bottlenecks_of(capture, evidence.figures) if capture else ()
     proposed = advise(advised) if advised else None
     return Row(
@@ -319,7 +343,7 @@ def row_of(
         stalls=stall_shares(capture.metrics) if capture else {},
         occupancy_limiters=tuple(occupancy_limiters(capture.metrics)) if capture else (),
         bottlenecks=limits,
-        roofline=roofline,
+        roofline=advised.roofline if advised else None,
         kernels=capture.kernels if capture else (),
         capture=capture.path.name if capture else "",
         tables_only=evidence.tables_only if capture else False,
@@ -376,9 +400,3 @@ def lines_missing(capture: Capture, front_ends: Sequence[str]) -> Finding | None
         )
         return finding("lines.generated", message, by=by)
     return None
-
-
-def ceilings_of(profiled: Sequence[VariantEvidence]) -> Peaks | None:
-    """Take the ceilings of the first capture that has what a roofline needs."""
-    every = (peaks(variant.capture.metrics) for variant in profiled if variant.capture)
-    return next((roof for roof in every if roof and {"fp32", DRAM} <= roof.rates.keys()), None)

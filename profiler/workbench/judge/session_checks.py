@@ -16,10 +16,8 @@ from workbench.derive.speedup import (
 )
 from workbench.judge.findings import (
     Finding,
-    Gate,
     change,
     finding,
-    gate,
     percent,
     suffix,
 )
@@ -29,18 +27,8 @@ from workbench.load import (
 )
 from workbench.words import (
     ABSENT,
-    GateState,
     Regime,
 )
-
-
-def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
-    """Why a variant that was timed has no time; None where it was not timed or has one."""
-    if variant in timing.timing.wrong:
-        message = f"the outputs of timed calls of {variant} were wrong: it has no time"
-        return finding("untimed.wrong_outputs", message, variant=variant)
-    return None
-
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
 
@@ -216,6 +204,14 @@ def timing_facts(
         for series in s.series
         if series.regime == Regime.CHAINED
     ]
+    throttling, fewer = _throttling(timing, most_mhz), tuple(_fewer(timing))
+    interference = interference_of(timing, reference)
+    controls = [
+        Control(variant, regime, ratio)
+        for (variant, regime, control), second in timing.times.items()
+        if control and (first := timing.times.get((variant, regime, False)))
+        if (ratio := ratio_of(first, second, timing.timing.first_planned))
+    ]
     return TimingFacts(
         file=timing.file,
         sessions=timing.timing.fewest,
@@ -224,11 +220,11 @@ def timing_facts(
         rounds=max((len(series.microseconds) for series in every), default=0),
         alone=sum(session.alone for session in sessions),
         copies=timing.timing.copies,
-        interference=interference_of(timing, reference),
-        throttling=_throttling(timing, most_mhz),
+        throttling=throttling,
         wrong=tuple(timing.timing.wrong),
-        fewer=tuple(_fewer(timing)),
-        controls=tuple(_controls(timing)),
+        fewer=fewer,
+        controls=tuple(controls),
+        interference=interference,
     )
 
 
@@ -239,15 +235,6 @@ def _fewer(timing: TimedTogether) -> Iterator[str]:
         short = any(len(instances) < planned for instances in times.values())
         if regime == Regime.CHAINED and not control and short:
             yield variant
-
-
-def _controls(timing: TimedTogether) -> Iterator[Control]:
-    planned = timing.timing.first_planned
-    for (variant, regime, control), second in timing.times.items():
-        first = timing.times.get((variant, regime, False))
-        ratio = ratio_of(first, second, planned) if control and first else None
-        if ratio is not None:
-            yield Control(variant, regime, ratio)
 
 
 def interference_of(timing: TimedTogether, reference: str) -> Interference | None:
@@ -294,29 +281,6 @@ def _throttling(timing: TimedTogether, most_mhz: float | None) -> Throttling | N
         sm_clock_mhz=clocks.get(slowest),
         most_mhz=most_mhz,
     )
-
-
-INTERFERENCE = "interference"
-
-
-def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
-    """Whether the primary reference takes as long beside the steps as alone. Open where it
-    seems not to, and that may be chance, or where its time was lost; open and not binding where it
-    was not timed beside them, since a study may have shapes that it does not support.
-    """
-    if timing is None:
-        return Gate(INTERFERENCE)
-    if (reference, Regime.CHAINED, False) not in timing.times:
-        lost = lost_time(timing, reference)
-        absent = f"not collected: {reference} was not timed beside it"
-        why = lost or finding("interference.not_timed", absent, reference=reference)
-        return Gate(INTERFERENCE, GateState.OPEN, why, binding=lost is not None)
-    beside = interference_of(timing, reference)
-    if beside is None:
-        absent = f"{reference} alone: not collected"
-        return gate(INTERFERENCE, None, "interference.not_alone", absent, reference=reference)
-    state = GateState.OPEN if beside.is_off else GateState.PASSED
-    return Gate(INTERFERENCE, GateState.FAILED if beside.is_disturbed else state, beside.said())
 
 
 def highest_mhz(evidence: LadderEvidence) -> float | None:

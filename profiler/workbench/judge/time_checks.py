@@ -14,7 +14,7 @@ from statistics import geometric_mean, median
 
 from workbench.derive.factors import INSTRUCTIONS
 from workbench.derive.figures import DURATION, added
-from workbench.derive.rooflines import TENSOR, counted_flops, peaks
+from workbench.derive.rooflines import TENSOR, Peaks, counted_flops
 from workbench.evidence.records import (
     GraphNode,
     Series,
@@ -30,16 +30,24 @@ from workbench.judge.findings import (
     Value,
     finding,
     gate,
-    joined,
     number_of,
 )
-from workbench.load import VariantEvidence
+from workbench.judge.session_checks import interference_of
+from workbench.load import (
+    TimedTogether,
+    VariantEvidence,
+)
 from workbench.ncu.capture import Launched
 from workbench.ncu.catalog import DRAM, GPC_CLOCK, L2, catalog
 from workbench.study.config import Gates
 from workbench.study.model import Step
 from workbench.study.values import Work
-from workbench.words import ABSENT, GateState, NodeKind, Regime
+from workbench.words import (
+    ABSENT,
+    GateState,
+    NodeKind,
+    Regime,
+)
 
 KERNELS, DURATION_GATE, WORK = "kernels", "duration", "work"
 OUTPUTS, REFEREE = "timed outputs", "referee"
@@ -81,8 +89,8 @@ def kernels_gate(case: Case) -> Gate:
     if seen not in every:
         not_captured, not_timed = _listed(timed - seen), _listed(seen - timed)
         parts = [
-            f"timed and not captured: {joined(not_captured)}" if not_captured else "",
-            f"captured and not timed: {joined(not_timed)}" if not_timed else "",
+            f"timed and not captured: {', '.join(map(str, not_captured))}" if not_captured else "",
+            f"captured and not timed: {', '.join(map(str, not_timed))}" if not_timed else "",
         ]
         differing = {"not_captured": not_captured, "not_timed": not_timed}
         message = "; ".join(filter(None, parts))
@@ -137,13 +145,14 @@ def outputs_gate(case: Case) -> Gate:
 class Case:
     """A timed variant, and what its time is checked by: capture, timing, work of one call.
 
-    ``ceilings`` are measured, in FLOP/s and bytes/s by id. ``audited`` is another timing, if the
-    referee's audits are of one.
+    ``theory`` has the peaks by its capture, ``ceilings`` are measured, in FLOP/s and bytes/s by
+    id. ``audited`` is another timing, if the referee's audits are of one.
     """
 
     evidence: VariantEvidence
     timing: Timing | None
     work: Work | None = None
+    theory: Peaks | None = None
     ceilings: Mapping[str, float] = field(default_factory=dict)
     audited: Timing | None = None
 
@@ -189,8 +198,7 @@ class Case:
 
 def rates_of(case: Case) -> Mapping[str, float]:
     """Theoretical peaks at the clock of the timing where the capture has them, else measured."""
-    capture = case.evidence.capture
-    theory = peaks(capture.metrics) if capture else None
+    theory = case.theory
     if theory is None:
         return case.ceilings
     faster = max(1.0, case.ghz * 1e9 / theory.sm_clock) if case.ghz else 1.0
@@ -314,7 +322,7 @@ def work_gate(case: Case) -> Gate:
     if not checked:
         return Gate(WORK)
     whys = tuple(result.why for result in checked)
-    return gate(WORK, True, "work.done", joined(whys), findings=whys)
+    return gate(WORK, True, "work.done", ", ".join(map(str, whys)), findings=whys)
 
 
 def _operations(case: Case, work: Work) -> Gate | None:
@@ -491,3 +499,34 @@ def _ratio_by_referee(
     if parent not in in_anchors or variant not in in_anchors:
         return None
     return in_anchors[parent] / in_anchors[variant]
+
+
+INTERFERENCE = "interference"
+
+
+def company_gate(timing: TimedTogether | None, reference: str) -> Gate:
+    """Whether the primary reference takes as long beside the steps as alone. Open where it
+    seems not to, and that may be chance, or where its time was lost; open and not binding where it
+    was not timed beside them, since a study may have shapes that it does not support.
+    """
+    if timing is None:
+        return Gate(INTERFERENCE)
+    if (reference, Regime.CHAINED, False) not in timing.times:
+        lost = lost_time(timing, reference)
+        absent = f"not collected: {reference} was not timed beside it"
+        why = lost or finding("interference.not_timed", absent, reference=reference)
+        return Gate(INTERFERENCE, GateState.OPEN, why, binding=lost is not None)
+    beside = interference_of(timing, reference)
+    if beside is None:
+        absent = f"{reference} alone: not collected"
+        return gate(INTERFERENCE, None, "interference.not_alone", absent, reference=reference)
+    state = GateState.OPEN if beside.is_off else GateState.PASSED
+    return Gate(INTERFERENCE, GateState.FAILED if beside.is_disturbed else state, beside.said())
+
+
+def lost_time(timing: TimedTogether, variant: str) -> Finding | None:
+    """Why a variant that was timed has no time; None where it was not timed or has one."""
+    if variant in timing.timing.wrong:
+        message = f"the outputs of timed calls of {variant} were wrong: it has no time"
+        return finding("untimed.wrong_outputs", message, variant=variant)
+    return None

@@ -18,9 +18,8 @@ from workbench.derive.speedup import (
     smaller,
     time_of,
 )
-from workbench.evidence.records import timing_name
 from workbench.judge.findings import NOT_COLLECTED, Finding, finding
-from workbench.judge.session_checks import lost_time
+from workbench.judge.time_checks import lost_time
 from workbench.load import LadderEvidence, ShapeEvidence, TimedTogether
 from workbench.words import HEADLINE, Regime
 
@@ -156,6 +155,17 @@ class ShapeTimes:
         chained, alone, *_ = self.over_parent(parent or "", variant)
         return smaller(chained, alone)
 
+    def claimed_over(
+        self, whole: LadderEvidence, names: tuple[str, str], in_turn: Ratio, claimed: Ratio | None
+    ) -> OverRecordings | None:
+        """A reference and a variant by all recordings of the same sources at the shape, or alone
+        where that is what is ``claimed``.
+        """
+        elsewhere = whole.between_of if whole.between_of != whole.gpu else ""
+        if claimed is not None and claimed is not in_turn:
+            return over_recordings([claimed], whole.between, between_of=elsewhere)
+        return self.over_recordings(whole, names, in_turn, elsewhere)
+
     def over_recordings(
         self, whole: LadderEvidence, names: tuple[str, str], ratio: Ratio, between_of: str = ""
     ) -> OverRecordings | None:
@@ -168,7 +178,7 @@ class ShapeTimes:
         wanted = {name: timing.timing.fingerprints[name] for name in names}
         ratios, gpus = [ratio], {timing.timing.provenance.gpu_uuid}
         for entry in journal.sessions if journal else ():
-            is_other = entry.shape == self.evidence.shape and entry.file != timing_name(timing.file)
+            is_other = entry.shape == self.evidence.shape and entry.file != timing.name
             if entry.cut_short or not is_other:
                 continue
             prints = {name: entry.fingerprints.get(name) for name in names}

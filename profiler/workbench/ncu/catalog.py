@@ -182,3 +182,33 @@ def needed_metrics() -> list[str]:
     names = [n for spec in catalog().values() for n in (*spec.names, *spec.per)]
     names += [f"{LIMIT_PREFIX}{kind}" for kind in LIMITERS]
     return list(dict.fromkeys([*names, GLOBAL_SECTORS, *DURATION_METRICS, *ROOFLINE_METRICS]))
+
+
+BANDWIDTH = "dram_bandwidth"
+
+SAMPLES = "stall_samples"
+
+TIME = "time"  # of the timing session, not of a capture
+
+COMPUTED = {
+    TIME: ("Time", "µs"),
+    BANDWIDTH: ("DRAM bandwidth", "GB/s"),
+    SAMPLES: ("Warp state samples", "sample"),
+}
+
+STALL = "stall."  # before a reason, in the id of its figure
+
+
+def known_figures() -> list[str]:
+    """Every id that a prediction can name."""
+    return [TIME, BANDWIDTH, *catalog(), *(f"{STALL}{reason}" for reason in STALL_REASONS)]
+
+
+def figure_label(name: str) -> tuple[str, str]:
+    """Label and unit of a figure's id; a stall reason's is made of its name."""
+    if name in COMPUTED:
+        return COMPUTED[name]
+    if name.startswith(STALL):
+        return f"Stall: {name.removeprefix(STALL).replace('_', ' ')}", "% of samples"
+    spec = catalog().get(name)
+    return (spec.label, spec.unit) if spec else (name, "")

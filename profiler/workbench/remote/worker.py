@@ -38,9 +38,9 @@ from workbench.run.protocol import ErrorText, Event, TrialJob, encode
 from workbench.run.recording import act_for
 from workbench.study.config import Config
 from workbench.study.files import CONFIG_FILE, PART, json_as_type, require_inside
-from workbench.study.params import with_derived
+from workbench.study.params import including, with_derived
 from workbench.study.sources import COMPILING
-from workbench.study.workspace import find_workspace, including
+from workbench.study.workspace import find_workspace
 from workbench.words import Parameter
 
 HEAD = "head.json"

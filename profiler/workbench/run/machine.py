@@ -410,17 +410,17 @@ def can_measure() -> bool:
 
 def why_not_measuring() -> EnvironmentLacks:
     """Return why nothing can be measured here, as an error to raise."""
-    missing = missing_packages()
+    missing, ncu = missing_packages(), find_ncu()
     lacks = EnvironmentLacks(f"Python packages are missing: {', '.join(missing)}", hint=INSTALL)
-    if find_gpu() is None:
-        if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
-            return lacks  # there may well be a GPU
-        return EnvironmentLacks(
-            f"no NVIDIA GPU was found ({why_none()})",
-            hint="verbs show the recorded evidence here, and --on HOST measures on another; "
-            "`workbench doctor` says what is missing",
-        )
-    return no_ncu() if find_ncu() is None else lacks
+    if find_gpu() is not None:
+        return no_ncu() if ncu is None else lacks
+    if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
+        return lacks  # there may well be a GPU
+    return EnvironmentLacks(
+        f"no NVIDIA GPU was found ({why_none()})",
+        hint="verbs show the recorded evidence here, and --on HOST measures on another; "
+        "`workbench doctor` says what is missing",
+    )
 
 
 def no_ncu() -> EnvironmentLacks:

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from workbench.cuda.compiler import package_version
-from workbench.errors import BadCapture, EnvironmentLacks, ToolFailed
+from workbench.errors import BadCapture, EnvironmentLacks, ToolFailed, with_hint
 from workbench.evidence.records import Build, CapturedKernel, Timing
 from workbench.evidence.store import EvidenceFolder
 from workbench.ncu import command as ncu
@@ -106,6 +106,10 @@ class MeasuredPlan:
     unprofiled: ErrorText | None = None
     learned: Learned | None = None
     interrupted: bool = False
+
+    def why(self, name: str) -> str:
+        """What failed of a variant, and its way out."""
+        return with_hint(self.failures[name], self.hints.get(name, ""))
 
     @property
     def out(self) -> set[str]:

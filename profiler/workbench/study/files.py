@@ -584,3 +584,9 @@ def compressed(data: bytes) -> bytes:
         ZSTD_LEVEL, source_size=len(data), window_log=WINDOW_LOG, write_checksum=True
     )
     return zstandard.ZstdCompressor(compression_params=chosen).compress(data)
+
+
+def shown_path(path: Path) -> str:
+    """Relative where it stands below the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

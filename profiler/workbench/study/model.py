@@ -18,14 +18,14 @@ import msgspec
 from msgspec.structs import replace
 
 from workbench.errors import UsageError, nearest
-from workbench.study.files import TomlTable, convert, is_plain_name, read_toml, stands
+from workbench.study.files import TomlTable, convert, is_plain_name, read_toml, shown_path, stands
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape as Shape
 from workbench.study.values import Tolerance as Tolerance
 from workbench.study.values import ToleranceRule as ToleranceRule
 from workbench.study.values import Work as Work
 from workbench.study.values import tolerance_at as tolerance_at
-from workbench.words import Change, Parameter, Written
+from workbench.words import VIRTUAL_ROOT, Change, Parameter, Written
 
 EXAMPLE = "see 'A whole workspace' in docs/variants.md"
 
@@ -202,6 +202,10 @@ class Study:
             f"not {result!r} at '{shape}'",
             hint=EXAMPLE,
         )
+
+    def in_place(self, message: str) -> str:
+        """Put the paths of the user's files for the names under which they are compiled."""
+        return message.replace(f"{VIRTUAL_ROOT}/{self.name}/", f"{shown_path(self.folder)}/")
 
 
 def _is_amount(value: object) -> bool:

@@ -22,15 +22,17 @@ import math
 import random
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
+from workbench.study.files import CONFIG_FILE as CONFIG_FILE
 from workbench.study.files import is_plain_name, readable_text
 from workbench.study.front_ends import syntax_tree
-from workbench.study.model import Study, Variant, base_name
+from workbench.study.model import Step, Study, Variant
 from workbench.study.sources import plain_digest
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape, tolerance_at
@@ -49,22 +51,21 @@ def declared(module: Path) -> dict[str, Parameter]:
         call = getattr(node, "value", None)
         if names != ["params"] or not isinstance(call, ast.Call):
             continue
-        return {k.arg: _literal(module, k) for k in call.keywords if k.arg}
+        values: dict[str, Parameter] = {}
+        for keyword in call.keywords:
+            value = None
+            with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                value = ast.literal_eval(keyword.value)
+            if type(value) not in (bool, int, float, str):
+                raise UsageError(
+                    f"{module}:{keyword.lineno}: the values in cuda.params(...) must be plain "
+                    f"numbers or strings, which '{keyword.arg}' is not",
+                    hint="compute what depends on them below, from params",
+                )
+            if keyword.arg:
+                values[keyword.arg] = cast(Parameter, value)
+        return values
     return {}
-
-
-def _literal(module: Path, keyword: ast.keyword) -> Parameter:
-    try:
-        value = ast.literal_eval(keyword.value)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        value = None
-    if type(value) in (bool, int, float, str):
-        return cast(Parameter, value)
-    raise UsageError(
-        f"{module}:{keyword.lineno}: the values in cuda.params(...) must be plain numbers or "
-        f"strings, which '{keyword.arg}' is not",
-        hint="compute what depends on them below, from params",
-    )
 
 
 def value_of(name: str, text: str, like: Parameter) -> Parameter:
@@ -115,7 +116,7 @@ def _read(
     if match is None:
         raise UsageError(f"'{name}' is no variant", hint="write NAME or NAME[param=value,...]")
     base, assigned = match[1], match[2]
-    if base not in {base_name(k) for k in variants}:
+    if base not in {variant.module.stem for variant in variants.values()}:
         raise unknown("variant", base, variants)
     defaults = declared(folder / f"{base}.py")
     if assigned and not defaults:
@@ -240,7 +241,8 @@ def pick_shapes(study: Study, text: str | None) -> list[Picked]:
     parameters = {name: v for name, v in study.shapes[base].items() if isinstance(v, Parameter)}
     axes = read_axes(text.removeprefix(f"{base},"), parameters, f"shape '{base}'")
     require_few(text, axes, hint="take larger steps, or fewer parameters")
-    return [derived(study, base, values) for values in combinations(axes)]
+    every = combinations(axes)
+    return [derived(study, base, values) for values in every]
 
 
 def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
@@ -261,7 +263,11 @@ def derived(study: Study, base: str, values: Mapping[str, Parameter]) -> Picked:
         return Picked(study, study.default_shape if study.default_shape in same else same[0])
     shape = Shape(captured=False, **parameters)
     name = _name(study, base, shape)
-    with_shape = with_derived(study, {name: parameters})
+    with_shape = replace(
+        study,
+        shapes={**study.shapes, name: shape},
+        derived={**study.derived, name: parameters},
+    )
     with_shape.work(name)  # both fail with the file and line of what the study says of such a shape
     tolerance_at(with_shape.tolerance, shape)
     return Picked(with_shape, name)
@@ -354,7 +360,14 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
     drawing, taken = random.Random(seed), set(study.shapes)
     names: list[str] = []
     for _ in range(ATTEMPTS):
-        values = {n: _drawn(drawing, every, not names) for n, every in sorted(ranges.items())}
+        values = {}
+        for parameter, every in sorted(ranges.items()):
+            # As many small as large ones: even over the logarithm, the first over its upper half.
+            low, high = sorted((every[0], every[-1]))
+            least = low if names else math.sqrt(low * high)
+            aimed = math.exp(drawing.uniform(math.log(least), math.log(high)))
+            place = round(abs(aimed - every[0]) / abs(every.step))
+            values[parameter] = every[min(len(every) - 1, place)]
         try:
             picked = derived(study, study.default_shape, values)
         except UsageError:  # the study has no inputs for it
@@ -367,9 +380,47 @@ def unseen_shapes(study: Study, variant: str) -> UnseenShapes:
     return UnseenShapes(study, tuple(names), seed)
 
 
-def _drawn(drawing: random.Random, values: range, large: bool) -> int:
-    """Draw as many small as large ones: even over the logarithm, or over its upper half."""
-    low, high = sorted((values[0], values[-1]))
-    least = math.sqrt(low * high) if large else low
-    aimed = math.exp(drawing.uniform(math.log(least), math.log(high)))
-    return values[min(len(values) - 1, round(abs(aimed - values[0]) / abs(values.step)))]
+def profiled_shapes(study: Study, shape: str | None) -> list[Picked]:
+    """Return those that ``--shape`` names: one, or those of a range."""
+    picked = pick_shapes(study, shape)
+    for each in picked:
+        shapes = each.study.shapes
+        if not shapes[each.name].profiled:
+            raise UsageError(
+                f"shape '{each.name}' is checked but not profiled",
+                hint=f"use one of {', '.join(s for s in shapes if shapes[s].profiled)}",
+            )
+    return picked
+
+
+def profiled_shape(study: Study, shape: str | None) -> Picked:
+    """Raises UsageError for a range of shapes as well."""
+    picked = profiled_shapes(study, shape)
+    if len(picked) > 1:
+        raise UsageError(
+            f"--shape '{shape}' names {len(picked)} shapes, and this command takes one",
+            hint="check and sweep take a range; here give each parameter one value",
+        )
+    return picked[0]
+
+
+def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:
+    """The study with variants such as ``fix2[warps=12]``, and the names as it has them.
+
+    One that is not in ``ablation.toml`` becomes a step on the variant that it is of.
+    Raises UsageError for what is no variant.
+    """
+    variants, steps = dict(study.variants), list(study.ladder.steps)
+    full_names = []
+    for name in names:
+        variant = find_variant(study.folder, name, variants)
+        full_names.append(variant.name)
+        if variant.name in variants:
+            continue
+        parent = variant.module.stem
+        if parent in study.variants and study.ladder.step(parent) is not None:
+            change = ", ".join(f"{key} = {value}" for key, value in variant.params)
+            steps.append(Step(variant.name, parent, change))
+        variants[variant.name] = variant
+    ladder = replace(study.ladder, steps=tuple(steps))
+    return replace(study, variants=variants, ladder=ladder), full_names

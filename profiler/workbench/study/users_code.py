@@ -40,11 +40,11 @@ def users_code(path: Path, doing: str) -> Iterator[None]:
     signals: list[int] = []
     try:
         with (
-            children.runs(path),
             noting_crashes(),
             prints_to_stderr(),
             time_limit(),
             noted(signals),
+            children.runs(path),
         ):
             yield
     except UsageError:

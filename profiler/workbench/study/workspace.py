@@ -7,7 +7,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.abc import Loader
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,7 @@ from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.files import CONFIG_FILE as CONFIG_FILE
 from workbench.study.files import is_plain_name, no_file, read_text, resolved, stands
-from workbench.study.model import EXAMPLE, Ladder, Step, Study, Variant, base_name, read_ladder
+from workbench.study.model import EXAMPLE, Ladder, Study, Variant, base_name, read_ladder
 from workbench.study.params import find_variant
 from workbench.study.users_code import users_code
 from workbench.study.values import Shape, Tolerance, ToleranceRule
@@ -103,7 +103,7 @@ def find_workspace(project: Path | None = None) -> Workspace:
     Outside any workspace the built-in one is used, and what is written goes below the current
     directory.
     """
-    here, packaged = Path.cwd(), False
+    here, builtin, packaged = Path.cwd(), packaged_content(), False
     if project is not None:
         if not stands(project / CONFIG_FILE):
             raise UsageError(
@@ -113,7 +113,7 @@ def find_workspace(project: Path | None = None) -> Workspace:
     else:
         above = [p for p in (here, *here.parents) if stands(p / CONFIG_FILE)]
         packaged = not above
-        root = packaged_content() if packaged else above[0]
+        root = builtin if packaged else above[0]
     output = here if packaged else root
     return Workspace(root, read_config(root / CONFIG_FILE), packaged, output)
 
@@ -264,25 +264,3 @@ def variants_of(ladder: Ladder, folder: Path) -> dict[str, Variant]:
         if variant.name != written:
             raise UsageError(f"{ladder.path}: '{written}' is called '{variant.name}'")
     return variants | {reference.name: reference for reference in ladder.references}
-
-
-def including(study: Study, names: list[str]) -> tuple[Study, list[str]]:
-    """The study with variants such as ``fix2[warps=12]``, and the names as it has them.
-
-    One that is not in ``ablation.toml`` becomes a step on the variant that it is of.
-    Raises UsageError for what is no variant.
-    """
-    variants, steps = dict(study.variants), list(study.ladder.steps)
-    full_names = []
-    for name in names:
-        variant = find_variant(study.folder, name, variants)
-        full_names.append(variant.name)
-        if variant.name in variants:
-            continue
-        parent = base_name(variant.name)
-        if parent in study.variants and study.ladder.step(parent) is not None:
-            change = ", ".join(f"{key} = {value}" for key, value in variant.params)
-            steps.append(Step(variant.name, parent, change))
-        variants[variant.name] = variant
-    ladder = replace(study.ladder, steps=tuple(steps))
-    return replace(study, variants=variants, ladder=ladder), full_names

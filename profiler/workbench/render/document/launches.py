@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from workbench.derive.figures import Figure, added, figure_label
+from workbench.derive.figures import Figure, added
 from workbench.derive.matching import MATCHED, LaunchGroup, LaunchPair, Matching, PairGroup
 from workbench.derive.source_diff import SourceDiff
 from workbench.judge.advice_rules import Advice, Spot
@@ -18,6 +18,7 @@ from workbench.judge.findings import sentence, sentences
 from workbench.judge.ladder import VariantPair
 from workbench.judge.program_variants import ProgramStep
 from workbench.judge.rows import Row
+from workbench.ncu.catalog import figure_label
 from workbench.ncu.report_file import Launch, Report
 from workbench.render import doc
 from workbench.render.doc import microseconds, number, percent, times, with_cycles, with_mark

@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from workbench.derive.factors import SpeedupFactors
-from workbench.derive.figures import SAMPLES, Figure, TopStall, stall_label, top_stall
+from workbench.derive.figures import Figure, TopStall, stall_label, top_stall
 from workbench.derive.speedup import Ratio
 from workbench.judge.across import AtShape
 from workbench.judge.findings import Gate, sentence, sentences
@@ -27,6 +27,7 @@ from workbench.judge.predictions import Score
 from workbench.judge.rows import Row
 from workbench.judge.session_checks import TimingFacts
 from workbench.judge.time_checks import KERNELS
+from workbench.ncu.catalog import SAMPLES
 from workbench.render import doc
 from workbench.render.doc import (
     INTERVAL,

@@ -14,7 +14,6 @@ from workbench.derive.figures import (
     Figure,
     StallTime,
     added,
-    figure_label,
     stall_label,
     standard_error,
 )
@@ -26,6 +25,7 @@ from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding, Gate, sentence, sentences
 from workbench.judge.ladder import Ablation
 from workbench.judge.rows import InRegime, Row
+from workbench.ncu.catalog import figure_label
 from workbench.render import doc
 from workbench.render.doc import (
     IMPOSSIBLE,
