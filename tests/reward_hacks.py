@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -146,17 +147,18 @@ CHEATS = (
 VARIANTS = (*HONEST, *(each.variant for each in CHEATS))
 
 
-def ladder(variants: Sequence[str] = VARIANTS) -> str:
-    """``ablation.toml``: every variant is measured against the baseline."""
+def workspace_of(root: Path, variants: Sequence[str] = VARIANTS) -> Path:
+    """A copy of the workspace, to be changed, with every variant measured against the baseline."""
+    shutil.copytree(WORKSPACE, root, ignore=shutil.ignore_patterns("__pycache__"))
     text = "schema_version = 1\n"
     for name in dict.fromkeys(("baseline", *variants)):
         parent = "" if name == "baseline" else 'parent = "baseline"\n'
         parent += 'corrects = "it reads too early"\n' if name == FALSE_FIX else ""
         text += f'\n[[step]]\nvariant = "{name}"\n{parent}key_change = "{docstring(name)}"\n'
-    return (
-        text
-        + f'\n[[reference]]\nvariant = "{REFERENCE}"\ntitle = "torch.softmax"\nprimary = true\n'
-    )
+    text += f'\n[[reference]]\nvariant = "{REFERENCE}"\ntitle = "torch.softmax"\nprimary = true\n'
+    (folder := root / "ablations" / "softmax").mkdir(parents=True, exist_ok=True)
+    (folder / "ablation.toml").write_text(text)
+    return root
 
 
 def docstring(variant: str) -> str:

@@ -8,101 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tools.folders import unpacked
 
 from answers import python
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
 pytestmark = pytest.mark.slow
 
-METRIC = """
-[threads]
-label = "Threads of the grid"
-names = ["launch__thread_count"]
-unit = "thread"
-noise = "launch"
-"""
-VERB = {
-    "cli/tally.py": '''"""``tally``: how many variants a study has."""
-
-from dataclasses import dataclass
-from typing import Any
-
-from workbench.cli.options import TallyOptions
-from workbench.cli.streams import show
-from workbench.render.doc import Block, Field, numeric, table
-from workbench.study.workspace import find_workspace
-
-
-@dataclass(frozen=True)
-class Tally:
-    study: str
-    variants: int
-
-
-@dataclass(frozen=True)
-class Tallies:
-    tallies: tuple[Tally, ...]
-
-
-def run(options: TallyOptions) -> None:
-    workspace = find_workspace(options.project)
-    studies = map(workspace.study, workspace.studies())
-    tallies = (Tally(study.name, len(study.ladder.steps)) for study in studies)
-    show(options, Tallies(tuple(tallies)))
-
-
-COUNTS = [
-    Field("study", "study", lambda t: t.study),
-    numeric("variants", "variants", lambda t: str(t.variants)),
-]
-
-
-def blocks(result: Tallies, options: Any) -> list[Block]:
-    return [table("tally", COUNTS, result.tallies)]
-''',
-}
-OPTIONS = '''
-
-@dataclass(frozen=True)
-class TallyOptions(Printed):
-    """Count the variants of every study."""
-
-    project: Project = None
-'''
-RULE = """
-    yield from _planted(subject)
-"""
-PLANTED = '''
-
-def _planted(subject: AdvisedKernel) -> Iterator[Advice]:
-    """Every kernel that waits could be painted."""
-    limit = waiting(subject, "wait")
-    yield Advice(limit, Change.PAINT, 0.99, NAMED, _waits(limit))
-'''
-RECIPE = """
-        Change.PAINT: Recipe("paint the kernel", "red, as red ones are faster"),
-"""
-CHART = '''
-
-def error_bars(canvas: Canvas, ablation: Ablation) -> float:
-    """Write the error of each step."""
-    for number, row in enumerate(ablation.path):
-        if row.accuracy:
-            canvas.text((16.0, 20.0 * (number + 1)), f"{row.accuracy.times_reference:.2f}x")
-    return 20.0 * (len(ablation.path) + 1)
-'''
-CHART_ENTRY = """
-    "errors": Kind(
-        lambda canvas, ablation: error_bars(canvas, ablation),
-        "Errors",
-        "times SDPA's",
-        "Largest error of each step.",
-        "A multiple of the reference's.",
-    ),
-"""
-SHOWN = """
-    "threads "
-"""
+RECIPES = unpacked(Path(__file__).with_name("recipes.txtar"))
 REPORT = str(recorded_report(CAUSAL, "fix10"))
 # What is run of the changed copy; what begins with "terminal" has one as its stdout.
 RUNS = {
@@ -139,6 +52,10 @@ json.dump(said, sys.stdout)
 """
 
 
+def recipe(name: str) -> str:
+    return (RECIPES / name).read_text()
+
+
 def insert(path: Path, text: str, *, before: str = "") -> None:
     """Insert before the anchor, which stands in the file once; without one at the end."""
     whole = path.read_text()
@@ -154,19 +71,26 @@ def changed_engine(root: Path) -> Path:
     )
     for name in ("templates", "starters"):  # which the engine takes beside itself
         (root / name).symlink_to(ROOT / name)
-    insert(engine / "ncu/metrics.toml", METRIC)
-    insert(engine / "render/document/variant.py", SHOWN, before='    "duration sm_clock ')
-    for name, text in VERB.items():
-        (engine / name).write_text(text)
-    insert(engine / "cli/options.py", OPTIONS)
+    insert(engine / "ncu/metrics.toml", recipe("metric.toml"))
+    insert(
+        engine / "render/document/variant.py",
+        recipe("figures.py"),
+        before='    "duration sm_clock ',
+    )
+    shutil.copy(RECIPES / "cli/tally.py", engine / "cli")
+    insert(engine / "cli/options.py", recipe("options.py"))
     rules = engine / "judge/advice_rules.py"
-    insert(rules, RULE, before="    yield from _global(subject)\n")
-    insert(rules, PLANTED)
+    insert(rules, recipe("call_of_rule.py"), before="    yield from _global(subject)\n")
+    insert(rules, recipe("rule.py"))
     insert(engine / "words.py", '    PAINT = "paint"\n', before='    TILE_SHARED = "tile-shared"')
-    insert(engine / "render/document/advice.py", RECIPE, before="        Change.TILE_SHARED: Rec")
+    insert(
+        engine / "render/document/advice.py",
+        recipe("recipe.py"),
+        before="        Change.TILE_SHARED: Rec",
+    )
     charts = engine / "render/chart/charts.py"
-    insert(charts, CHART_ENTRY, before='    "stall-time": Kind(\n')
-    insert(charts, CHART)
+    insert(charts, recipe("kind_of_chart.py"), before='    "stall-time": Kind(\n')
+    insert(charts, recipe("chart.py"))
     report = engine / "render/document/ladder_report.py"
     insert(report, '_chart("errors", ablation), ', before='_chart("roofline", ablation)]')
     return root / "profiler"

@@ -23,22 +23,18 @@ from workbench import library
 from workbench.study.config import Config
 from workspaces import CAUSAL, ROOT, copy_of_fixture, recorded_report
 
+SLOW = (lessons, between, agreement, claims, models, sizes)
+
 
 @pytest.mark.parametrize(
     "script",
     [
-        reference,
-        pytest.param(lessons, marks=pytest.mark.slow),
-        pytest.param(between, marks=pytest.mark.slow),
-        pytest.param(agreement, marks=pytest.mark.slow),
-        pytest.param(claims, marks=pytest.mark.slow),
-        pytest.param(models, marks=pytest.mark.slow),
-        effects,
+        *(reference, effects),
+        *(pytest.param(script, marks=pytest.mark.slow) for script in SLOW),
         pytest.param(
             carried,
             marks=pytest.mark.skipif(not carried.RECORDED.is_file(), reason="it is not recorded"),
         ),
-        pytest.param(sizes, marks=pytest.mark.slow),
     ],
     ids=lambda script: script.__name__,
 )
@@ -141,11 +137,8 @@ def test_a_row_has_times_the_ratio_with_its_interval_and_the_shares() -> None:
     assert second[2] == "not collected"
     assert second[4] == "1.25x [1.250, 1.250] (SDPA)"
     assert second[6:] == ("not collected", "not collected")
-
-
-def test_one_session_has_no_interval() -> None:
-    first = models.row(made_up_models(sessions=1), "bert", 512)
-    assert first[4] == "1.25x (SDPA)"
+    one_session = models.row(made_up_models(sessions=1), "bert", 512)
+    assert one_session[4] == "1.25x (SDPA)"
 
 
 PART = "<!-- models: passes -->\nold\n<!-- /models -->\n"
@@ -191,10 +184,9 @@ def test_a_measured_gain_stands_beside_the_predicted_one() -> None:
 
 
 def test_an_unresolved_gain_names_the_pairs_that_it_needs() -> None:
-    few = [(10.0, 9.8), (10.0, 10.1), (10.0, 9.9), (10.0, 10.0)]
-    pairs = effects.needed(made_up_effect(few).logarithms)
-    assert f"cannot be resolved with fewer than {pairs} pairs" in effects.measured(
-        made_up_effect(few)
-    )
-    assert effects.measured(made_up_effect(few * 12)).count("resolved") == 0
-    assert len(few) < not_none(pairs) <= len(few * 12)
+    pairs = [(10.0, 9.8), (10.0, 10.1), (10.0, 9.9), (10.0, 10.0)]
+    few, many = made_up_effect(pairs), made_up_effect(pairs * 12)
+    needed = not_none(effects.needed(few.logarithms))
+    assert len(pairs) < needed <= len(pairs * 12)
+    assert f"cannot be resolved with fewer than {needed} pairs" in effects.measured(few)
+    assert "resolved" not in effects.measured(many)

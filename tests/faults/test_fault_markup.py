@@ -7,8 +7,9 @@ import json
 import re
 import unicodedata
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from itertools import chain
 
 from hypothesis import Phase, example, given, settings
 from markdown_it import MarkdownIt
@@ -179,39 +180,36 @@ def test_names_that_differ_have_folders_that_differ() -> None:
 OF_THE_PAGE = ("script", "style", "link", "title", "form")
 
 
-class Elements(HTMLParser):
+class Elements(pages.Outline):
     """What a page is made of, and where it would look for more."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: dict[str, int] = {}
-        self.attributes: set[str] = set()
-        self.resources: set[str] = set()
-        self.links: set[str] = set()
+    @property
+    def kinds(self) -> Counter[str]:
+        return Counter(tag for tag, _ in self.tags)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] = self.tags.get(tag, 0) + 1
-        for name, value in attrs:
-            self.attributes.add(name)
-            if name in ("src", "srcset", "action", "data", "poster", "background"):
-                self.resources.add(value or "")
-            if name in ("href", "xlink:href") and not (value or "").startswith("#"):
-                self.links.add(value or "")
+    @property
+    def attributes(self) -> set[str]:
+        return {name for _, attributes in self.tags for name in attributes}
 
+    def values(self, *names: str) -> set[str]:
+        every = (attributes.items() for _, attributes in self.tags)
+        return {value or "" for name, value in chain(*every) if name in names}
 
-def elements(text: str) -> Elements:
-    parser = Elements()
-    parser.feed(text)
-    parser.close()
-    return parser
+    @property
+    def resources(self) -> set[str]:
+        return self.values("src", "srcset", "action", "data", "poster", "background")
+
+    @property
+    def links(self) -> set[str]:
+        return {each for each in self.values("href", "xlink:href") if not each.startswith("#")}
 
 
 def assert_every_output_harmless(found: Ablation, text: str) -> None:
     for name, content in chart_files(found).items():
         ElementTree.fromstring(content.encode())
         assert not set(content) & TURNING, name
-    parsed, own = elements(text), elements(pages.recorded_page())
-    assert parsed.tags.keys() <= own.tags.keys() | {"em", "strong", "code", "a"}
+    parsed, own = Elements(text), Elements(pages.recorded_page())
+    assert parsed.kinds.keys() <= own.kinds.keys() | {"em", "strong", "code", "a"}
     assert parsed.attributes <= own.attributes
     marks = [
         e
@@ -220,10 +218,9 @@ def assert_every_output_harmless(found: Ablation, text: str) -> None:
         for e in drawing.on(width)
         if "<title>" in e
     ]
-    assert {name: parsed.tags[name] for name in OF_THE_PAGE} == dict.fromkeys(OF_THE_PAGE, 1) | {
-        "script": own.tags["script"],
-        "title": 1 + len(marks),
-    }
+    own_kinds = {"script": own.kinds["script"], "title": 1 + len(marks)}
+    wanted = dict.fromkeys(OF_THE_PAGE, 1) | own_kinds
+    assert {name: parsed.kinds[name] for name in OF_THE_PAGE} == wanted
     assert parsed.resources <= own.resources
     assert all(each.startswith(("https://", "http://")) for each in parsed.links - own.links)
     data = as_json.dumps(answers.ablation(found))
@@ -249,6 +246,6 @@ def test_a_hostile_workspace_comes_out_harmless_everywhere(text: str) -> None:
 @given(texts)
 def test_attributes_and_elements_of_a_page_hold_what_they_are_given(text: str) -> None:
     section = Section("key", line(text or "x"), (), variant=text or "x")
-    parsed = elements(page.Writer({}).blocks([section]))
-    assert parsed.tags == {"article": 1, "h2": 1}
+    parsed = Elements(page.Writer({}).blocks([section]))
+    assert parsed.kinds == {"article": 1, "h2": 1}
     assert parsed.attributes == {"id", "class", "data-variant", "tabindex", "aria-labelledby"}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.folders import unpacked
 
 from answers import Capsys, Patch, json_of
 from workbench.cli.main import main
@@ -170,103 +172,14 @@ def test_a_reader_sums_outputs_of_every_type_as_the_host_does() -> None:
 
 
 # ---- other studies
-SQUARES = """import torch
-from workbench import Shape, Tolerance, Work
-
-shapes = {"large": Shape(n=8192)}
-default_shape, tolerance = "large", Tolerance(absolute=0.1, relative=2e-3)
+STUDIES = unpacked(Path(__file__).with_name("studies.txtar"))
 
 
-def inputs(shape, generator):
-    x = torch.randn(shape.n, shape.n, generator=generator, device=generator.device)
-    return {"x": (x / 10).half()}
-
-
-def reference(x):
-    return x.double() @ x.double()
-
-
-def work(shape):
-    return Work(flops=2 * shape.n**3, bytes=4 * shape.n**2, dtype="float16")
-"""
-PRODUCTS = {
-    "baseline": "def run(x):\n    return x @ x\n",
-    "halves": "import torch\n\n\ndef run(x):\n    out, half = torch.empty_like(x), len(x) // 2\n"
-    "    torch.mm(x[:half], x, out=out[:half])\n"
-    "    torch.mm(x[half:], x, out=out[half:])\n    return out\n",
-}
-
-
-ROWS = '''"""Rows times a matrix that stays."""
-
-from workbench import Shape, Tolerance, Work
-
-shapes = {"one": Shape(n=1024)}
-default_shape = "one"
-tolerance = Tolerance(absolute=1e-3, relative=1e-3)
-constant = ("w",)
-
-
-def inputs(shape, generator):
-    import torch
-
-    x, w = (
-        torch.randn(rows, shape.n, generator=generator, device=generator.device)
-        for rows in (16, shape.n)
-    )
-    return {"x": x, "w": w / 32}
-
-
-def reference(x, w):
-    return x.double() @ w.double()
-
-
-def work(shape):
-    return Work(flops=2 * 16 * shape.n**2, bytes=4 * shape.n * (shape.n + 32), dtype="float32")
-'''
-WEIGHTED = {
-    "baseline": "def run(x, w):\n    return x @ w\n",
-    "turned": "def run(x, w):\n    return (w.t().contiguous() @ x.t()).t().contiguous()\n",
-    "kept": """import torch
-
-kept = {}
-
-
-def run(x, w):
-    if not torch.cuda.is_current_stream_capturing():
-        kept[w.data_ptr()] = w.t().contiguous()
-    return (kept[w.data_ptr()] @ x.t()).t().contiguous()
-""",
-}
-
-
-SWEPT = """import torch
-from workbench import cuda
-
-params = cuda.params(block=256, repeat=1)
-kernel = cuda.kernel("own.cu", "scale", defines=params)
-BLOCK = params["block"]
-
-
-def run(x):
-    out = torch.empty_like(x)
-    kernel[(x.numel() + BLOCK - 1) // BLOCK, BLOCK](x, out, x.numel())
-    return out
-"""
-SOURCE = """#if BLOCK == 64
-#error "no blocks of 64"
-#endif
-extern "C" __global__ void scale(const float* x, float* out, int n) {
-    const long long i = blockIdx.x * (long long)BLOCK + threadIdx.x;
-    for (int j = 0; j < REPEAT; ++j)
-        if (i < n) ((volatile float*)out)[i] = 2 * x[i];
-}
-"""
-
-
-def made(root: Path, study: str, modules: dict[str, str], settings: str) -> Path:
+def made(root: Path, study: str, settings: str) -> Path:
+    modules = {path.stem: path.read_text() for path in sorted((STUDIES / study).glob("*.py"))}
+    text = modules.pop("study")
     made = make(root, {}, modules, settings)
-    (made / "kernels" / "scale" / "study.py").write_text(study)
+    (made / "kernels" / "scale" / "study.py").write_text(text)
     return made
 
 
@@ -279,7 +192,7 @@ def ablated(root: Path, capsys: Capsys, *options: str) -> dict[str, Any]:
 def test_kernels_are_timed_alone(tmp_path: Path, capsys: Capsys) -> None:
     """Two large matrix products run at the power limit of the GPU."""
     settings = "[timing]\nsessions = 2\nmax_sessions = 2\ninstances = 1\nrounds = 4\n"
-    root = made(tmp_path, SQUARES, PRODUCTS, settings)
+    root = made(tmp_path, "squares", settings)
     found = ablated(root, capsys, "--no-profile")
     if found["timing"]["throttling"] is None:
         pytest.skip("this GPU is not at its power limit")
@@ -294,7 +207,7 @@ def test_kernels_are_timed_alone(tmp_path: Path, capsys: Capsys) -> None:
 
 
 def test_weights_that_were_prepared_before_are_found_out(tmp_path: Path, capsys: Capsys) -> None:
-    root = made(tmp_path, ROWS, WEIGHTED, "[timing]\nrounds = 4\ninstances = 2\n")
+    root = made(tmp_path, "rows", "[timing]\nrounds = 4\ninstances = 2\n")
     found = {row["variant"]: row for row in ablated(root, capsys)["variants"]}
     gate = found["kept"]["gates"]["timed outputs"]
     assert gate["passed"] is False
@@ -306,8 +219,9 @@ def test_weights_that_were_prepared_before_are_found_out(tmp_path: Path, capsys:
 def test_a_sweep_finds_the_faster_ones(tmp_path: Path, capsys: Capsys) -> None:
     """Sixteen writes of the same are slower than one; blocks of 64 do not compile."""
     settings = "[timing]\nsessions = 3\nmax_sessions = 3\ninstances = 2\n"
-    root = make(tmp_path / "ws", {"baseline": GOOD}, {"fix": SWEPT}, settings)
-    (root / "kernels" / "scale" / "own.cu").write_text(SOURCE)
+    modules = {"fix": (STUDIES / "swept" / "fix.py").read_text()}
+    root = make(tmp_path / "ws", {"baseline": GOOD}, modules, settings)
+    shutil.copy(STUDIES / "swept" / "own.cu", root / "kernels" / "scale")
     space = "fix[block=64|256|512,repeat=1|16]"
     (found,) = json_of(capsys, "sweep", space, project=root)["sweeps"]
     states = {(c["values"]["block"], c["values"]["repeat"]): c for c in found["combinations"]}

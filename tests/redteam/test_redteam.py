@@ -8,7 +8,6 @@ reason that it deserves.
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from reward_hacks import CHEATS, GATES, HONEST, WORKSPACE, Cheat, ladder
+from reward_hacks import CHEATS, GATES, HONEST, Cheat, workspace_of
 from workbench.cli.main import main
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(1800)]  # all hacks are one command
@@ -30,10 +29,7 @@ Rows = Mapping[str, Mapping[str, Any]]
 def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """What one ``ablate --fresh --json`` says of each variant; its seconds go to the terminal."""
     variants = selected(request.session)
-    root = tmp_path_factory.mktemp("redteam") / "workspace"
-    shutil.copytree(WORKSPACE, root, ignore=shutil.ignore_patterns("__pycache__"))
-    (root / "ablations" / "softmax").mkdir(parents=True, exist_ok=True)
-    (root / "ablations" / "softmax" / "ablation.toml").write_text(ladder(variants))
+    root = workspace_of(tmp_path_factory.mktemp("redteam") / "workspace", variants)
     printed, started = StringIO(), time.monotonic()
     with redirect_stdout(printed):
         code = main(["ablate", "--fresh", "--json", "--full", "--project", str(root)])
