@@ -203,22 +203,12 @@ def test_an_error_of_nvcc_is_that_of_the_users_line(study: Path, said: str, plac
     assert error.message == f"nvcc cannot compile /workbench/kernels/{place}"
 
 
-def test_code_in_a_string_has_the_lines_of_its_file(study: Path) -> None:
-    path = study / "fix1.py"
-    kernel = "__global__ void f(float* x) {\n    x[0] = 1;  // here\n    x[1] = 2;\n}\n"
-    path.write_text(f'import torch\n\nSOURCE = r"""\n{kernel}"""\n')
-    text = marked(f"#include <a.h>\n#include <b.h>\n{kernel}", path).splitlines()
-    at = text.index('#line 4 "/workbench/kernels/scale/fix1.py"')
-    assert text[at + 1] == "__global__ void f(float* x) {"
-    assert path.read_text().splitlines()[3] == text[at + 1]
-    assert marked("int other;\n", path) == "int other;\n"
-
-
 def test_code_of_another_file_has_its_lines(study: Path) -> None:
     (study / "fix1.py").write_text('SOURCE = open("scale.cu").read()\n')
     (study / "scale.cu").write_text("// one\n__global__ void f() {\n}\n")
     text = marked((study / "scale.cu").read_text(), study / "fix1.py")
     assert text.startswith('#line 1 "/workbench/kernels/scale/scale.cu"\n// one\n')
+    assert marked("int other;\n", study / "fix1.py") == "int other;\n"
 
 
 def test_front_ends_are_prepared_before_a_module_imports_them(

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from answers import Capsys, Patch, error_of
+from answers import Capsys, Patch, error_of, text_of
 from workbench import bounds
 from workbench.app.executor import Reporter
 from workbench.children import kill_tree, memory_of
-from workbench.cli.main import main
 from workbench.errors import BadCapture, EnvironmentLacks, UsageError
 from workbench.evidence import store
 from workbench.evidence.journal import JournalEntry
@@ -50,9 +49,14 @@ def test_prose_has_dots(tmp_path: Path) -> None:
     assert str(read_toml(path)["summary"]).count("fast") == 100
 
 
+def large(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 2 << 30)
+
+
 def test_a_source_of_gigabytes_is_not_read(tmp_path: Path) -> None:
     root = make(tmp_path, {"baseline": GOOD})
-    os.truncate(root / "kernels/scale/baseline.cu", 2 << 30)
+    large(root / "kernels/scale/baseline.cu")
     study = find_workspace(root).study()
     with pytest.raises(UsageError, match=r"baseline\.cu is larger than 16 MiB"):
         Fingerprints(study).of_sources("baseline")
@@ -66,16 +70,14 @@ def test_no_endless_or_large_file_is_tried(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"{name} is no regular file"):
         detect.read_problem(Request(path, inputs=given))
     path.unlink()
-    path.touch()
-    os.truncate(path, 2 << 30)
+    large(path)
     with pytest.raises(UsageError, match=f"{name} is larger than (16|64) MiB"):
         detect.read_problem(Request(path, inputs=given))
 
 
 def test_a_header_beside_a_tried_file_is_bounded(tmp_path: Path) -> None:
     (tmp_path / "a.cu").write_text('#include "b.cuh"\n__global__ void k(float *x) {}\n')
-    (tmp_path / "b.cuh").touch()
-    os.truncate(tmp_path / "b.cuh", 2 << 30)
+    large(tmp_path / "b.cuh")
     with pytest.raises(UsageError, match=r"b\.cuh is larger than 16 MiB"):
         detect.read_problem(Request(tmp_path / "a.cu", inputs=("x=randn(4)",)))
 
@@ -105,8 +107,7 @@ def test_tls_without_certificates_is_refused_at_once() -> None:
 def test_a_report_whose_path_is_not_utf8_is_read(tmp_path: Path, capsys: Capsys) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.ncu-repz"))
     shutil.copy(recorded_report(CAUSAL, "fix10"), path)
-    assert main(["show", str(path), "--launch", "0", "--source"]) == 0
-    assert "udcff.ncu-repz" in capsys.readouterr().out
+    assert "udcff.ncu-repz" in text_of(capsys, "show", path, "--launch", "0", "--source")
 
 
 def test_a_folder_that_was_deleted_is_named(

@@ -28,31 +28,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
 SBIN = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 DAEMONS = ("munged", "slurmctld", "slurmd")
-CONF = """
-ClusterName=test
-SlurmctldHost={name}(127.0.0.1)
-SlurmctldPort={controller}
-SlurmdPort={node}
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket
-CryptoType=crypto/munge
-SlurmUser={user}
-SlurmdUser={user}
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-MpiDefault=none
-ReturnToService=2
-GresTypes=gpu
-SlurmdParameters=config_overrides
-NodeName={name} NodeAddr=127.0.0.1 CPUs=2 RealMemory=2000 Gres=gpu:2 State=UNKNOWN
-PartitionName=gpu Nodes={name} Default=YES MaxTime=INFINITE State=UP
-"""
+CONF = Path(__file__).with_name("slurm.conf").read_text()
 
 
 def daemon(stack: ExitStack, folder: Path, *command: str) -> None:

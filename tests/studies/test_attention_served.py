@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
-import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from answers import Patch
+from studies.test_serving_adapters import modules
 from workbench.study.sources import source_files
 from workbench.study.values import Shape
 from workbench.study.workspace import find_workspace, load_module
@@ -199,19 +199,14 @@ def stand_in(monkeypatch: Patch) -> dict[str, Any]:
         seen["sdpa_mask"].append((arguments, named))
         return "mask"
 
-    modules: dict[str, dict[str, Any]] = {
-        "transformers": {
-            "AttentionInterface": interface("attention"),
-            "AttentionMaskInterface": interface("mask"),
-        },
+    interfaces = {"attention": "AttentionInterface", "mask": "AttentionMaskInterface"}
+    entries: dict[str, dict[str, Any]] = {
+        "transformers": {name: interface(kind) for kind, name in interfaces.items()},
         "transformers.integrations": {},
         "transformers.integrations.sdpa_attention": {"sdpa_attention_forward": forward},
         "transformers.masking_utils": {"sdpa_mask": mask},
     }
-    for name, entries in modules.items():
-        made = ModuleType(name)
-        vars(made).update(entries)
-        monkeypatch.setitem(sys.modules, name, made)
+    modules(monkeypatch, **entries)
     return seen
 
 
