@@ -153,7 +153,7 @@ def test_a_key_has_values_of_its_type(
 
 # ---- a name that is no file ------------------------------------------------------------------
 def spoil(path: Path, how: str) -> None:
-    path.unlink()
+    path.unlink(missing_ok=True)
     match how:
         case "folder":
             path.mkdir()
@@ -165,6 +165,9 @@ def spoil(path: Path, how: str) -> None:
             path.symlink_to("nowhere")
         case "not UTF-8":
             path.write_bytes(b'study = "\xff"')
+        case "large":
+            path.touch()
+            os.truncate(path, 1 << 32)
 
 
 KINDS = {

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from answers import Capsys, Patch
+from faults.test_fault_config import LADDER
 from workbench.cli import doctor
 from workbench.cli.main import main
 from workbench.cuda.programs import expand_includes
@@ -65,31 +66,10 @@ def run(capsys: Capsys) -> Run:
 
 
 # ---- the files of a study --------------------------------------------------------------------
-LADDER = """schema_version = 1
-
-[[step]]
-variant = "baseline"
-key_change = "none"
-
-[[step]]
-variant = "fix1"
-parent = "baseline"
-key_change = "one"
-shape = "large"
-chooses = ["baseline"]
-
-[[step.prediction]]
-figure = "time"
-factor = [0.5, 0.9]
-
-[[reference]]
-variant = "eager"
-primary = true
-"""
 CONFIG = 'study = "scale"\n\n[gates]\nmin_speedup = 1.05\n\n[profiler]\nclock_control = "none"\n'
 STUDY_PY, ABLATION = "kernels/scale/study.py", "ablations/scale/ablation.toml"
 TOML = "workbench.toml"
-REFERENCE = '[[reference]]\nvariant = "eager"\nprimary = true\n'
+REFERENCE = LADDER[LADDER.index("[[reference]]") :]
 SHAPES, TOLERANCE = re.findall(r"^(?:shapes|tolerance) = .*$", STUDY, re.MULTILINE)
 
 
@@ -106,11 +86,11 @@ CASES = [
     (ABLATION, '"none"', '"none"\nparent = "x"', "has no parent: leave it out"),
     (ABLATION, '["baseline"]', '["baselin"]', f"{TURN} 'baseline'?"),
     (ABLATION, '"large"', '"odd"', "known: large"),
-    (ABLATION, "[0.5, 0.9]", "[0.9, 0.5]", "none of them below zero, the lower one first"),
+    (ABLATION, "[0.4, 0.6]", "[0.6, 0.4]", "none of them below zero, the lower one first"),
     (ABLATION, '"time"', '"tiem"', f"{TURN} 'time'?"),
     (ABLATION, '"time"', '"stall.long_scorebord"', f"{TURN} 'stall.long_scoreboard'?"),
-    (ABLATION, '"eager"', '"a/eager"', "without '/' and without .py"),
-    (ABLATION, REFERENCE, REFERENCE.replace("eager", "missing"), "take the name out of", ""),
+    (ABLATION, '"ref"', '"a/ref"', "without '/' and without .py"),
+    (ABLATION, REFERENCE, REFERENCE.replace('"ref"', '"missing"'), "take the name out of", ""),
     (ABLATION, REFERENCE, REFERENCE[1:].replace("]]", "]"), f"leave 'reference' out {LEAVE}", ""),
     (STUDY_PY, SHAPES, "shapes = 3", 'such as shapes = {"large": Shape(n=1024)}'),
     (STUDY_PY, '{"large": Shape', '{"a/b": Shape', 'a string without "/", such as "large"'),
@@ -125,10 +105,10 @@ CASES = [
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A workspace with a step, a reference, and parameters of its step."""
-    fix1 = MODULE.format(name="baseline").replace(
+    tuned = MODULE.format(name="baseline").replace(
         "kernel =", "params = cuda.params(warps=4)\nkernel ="
     )
-    modules = {"fix1": fix1, "eager": "def run(x):\n    return x * 2\n"}
+    modules = {"b": tuned, "ref": "def run(x):\n    return x * 2\n"}
     root = make(tmp_path / "ws", {"baseline": GOOD}, modules)
     (root / TOML).write_text(CONFIG)
     (root / ABLATION).write_text(LADDER)
@@ -153,7 +133,7 @@ def test_files_are_added_and_their_places_named(root: Path, run: Run) -> None:
     assert run("list", "--project", root).hint == "it lists the variants of the study"
     (root / ABLATION).write_text("schema_version = 1\n")
     assert run("list", "--project", root).hint == "write one [[step]] for the baseline"
-    (root / ABLATION).write_text(LADDER.replace('"eager"', '"lazy"'))
+    (root / ABLATION).write_text(LADDER.replace('"ref"', '"lazy"'))
     assert run("list", "--project", root).hint.startswith("add the file, or")
     (root / "kernels/scale/lazy.py").write_text("def run(x):\n    return x\n")
     assert run("list", "--project", root).code == 0
@@ -182,18 +162,18 @@ def test_the_docs_show_what_they_are_named_for(root: Path, run: Run) -> None:
 # ---- building --------------------------------------------------------------------------------
 def test_what_does_not_build_is_mended_as_it_says(root: Path, run: Run) -> None:
     """The hints of a worker stand in its errors; of the verb there is one for all of them."""
-    (root / "kernels/scale/fix1.py").write_text(MODULE.format(name="absent"))
-    told = run("build", "fix1", "baseline", "--json", "--project", root)
+    (root / "kernels/scale/b.py").write_text(MODULE.format(name="absent"))
+    told = run("build", "b", "baseline", "--json", "--project", root)
     assert told.code == 4
     errors = {each["variant"]: each["error"] for each in json.loads(told.out)["builds"]}
     assert errors["baseline"] == ""
     assert told.hint.endswith("everything else was built")
-    assert "there is no absent.cu in scale/" in errors["fix1"]
+    assert "there is no absent.cu in scale/" in errors["b"]
     (root / "kernels/scale/absent.cu").write_bytes(
         (root / "kernels/scale/baseline.cu").read_bytes()
     )
     (arch,) = re.findall(r"sm_90a", run("build", "--arch", "hopper", "--project", root).hint)
-    assert run("build", "fix1", "--arch", arch, "--project", root).code == 0
+    assert run("build", "b", "--arch", arch, "--project", root).code == 0
 
 
 def test_what_leaves_the_folder_is_copied_into_it(root: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from answers import Capsys
+from faults.test_fault_config import spoil
 from property_cases import examples
 from workbench.cli.main import main
 from workbench.errors import UsageError
@@ -196,27 +196,16 @@ def test_a_key_that_stands_twice_is_refused(name: str) -> None:
     assert read(name, whole) == ""
 
 
-def spoil(path: Path, kind: str) -> None:
-    match kind:
-        case "pipe":
-            os.mkfifo(path)
-        case "loop":
-            path.symlink_to(path)
-        case "large":
-            path.touch()
-            os.truncate(path, 1 << 32)
-
-
-KINDS = {"pipe": "no regular file", "loop": "link in a loop", "large": "is larger than"}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_file_hangs_nothing(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("FIFO", "no regular file"), ("loop", "link in a loop"), ("large", "is larger than")],
+)
+def test_what_is_no_file_hangs_nothing(kind: str, why: str, tmp_path: Path) -> None:
     spoil(journal := tmp_path / "journal.jsonl", kind)
-    with pytest.raises(UsageError, match=KINDS[kind]):
+    with pytest.raises(UsageError, match=why):
         store.read_lines(journal, VariantRecord)
     spoil(record := tmp_path / "fix10.json", kind)
-    assert KINDS[kind] in str(refusal(record, VariantRecord))
+    assert why in str(refusal(record, VariantRecord))
 
 
 def test_a_line_of_a_newer_journal_is_named(tmp_path: Path, capsys: Capsys) -> None:
