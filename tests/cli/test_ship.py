@@ -63,8 +63,6 @@ def shipped(package: Path) -> Shipped:
 
 
 # ---- the package -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("text", ["project = 1", "[project]\nlicense = 1", "[", "\x00"])
 def test_a_project_file_without_a_licence_costs_no_package(tmp_path: Path, text: str) -> None:
     (tmp_path / "pyproject.toml").write_text(text)
@@ -287,8 +285,6 @@ def test_no_path_of_this_machine_travels(package: Path) -> None:
 
 
 # ---- what is refused -------------------------------------------------------------------------
-
-
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """A copy of the repository's transpose, to be changed."""
@@ -448,7 +444,6 @@ def test_a_kept_file_is_faster_than_its_reference(low: float | None, is_kept: bo
 
 
 # ---- other kinds of studies ------------------------------------------------------------------
-
 SEVERAL = """
 from workbench import Shape, Tolerance, Work
 
@@ -581,7 +576,6 @@ def test_the_page_has_what_the_packages_measured() -> None:
 
 
 # ---- on a GPU --------------------------------------------------------------------------------
-
 BEST = {
     "transpose": "chosen", "attention": "fix30", "softmax": "fused",
     "attention_served": "chosen", "moe": "fix26",

@@ -49,8 +49,6 @@ def called(op: Any, *given: Any, strict: bool = False) -> Any:
 
 
 # ---- who answers -----------------------------------------------------------------------------
-
-
 def test_the_variant_answers_where_it_was_checked(make: Make) -> None:
     op = make(**UP_TO_3)
     x = torch.randn(5, 4)
@@ -116,8 +114,6 @@ def test_without_a_reference_variant_the_studys_own_answers_in_the_inputs_type(m
 
 
 # ---- inputs and outputs ----------------------------------------------------------------------
-
-
 def test_inputs_are_copied_only_where_they_do_not_lie_as_it_was_checked(make: Make) -> None:
     run = "seen = []\n\ndef run(x):\n    seen.append(x)\n    return x + 1\n"
     op = make(run=run, reference=DOUBLE, calls=[{"x": torch.ones(4, 4)}])
@@ -164,8 +160,6 @@ def test_several_outputs(make: Make) -> None:
 
 
 # ---- torch.compile and gradients -------------------------------------------------------------
-
-
 def test_it_compiles_into_one_graph_with_sizes_that_vary(make: Make) -> None:
     op = make(**UP_TO_3)
     compiled = torch.compile(
@@ -210,8 +204,6 @@ def test_a_study_may_say_what_its_outputs_look_like(make: Make) -> None:
 
 
 # ---- streams ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("keeps", "loaded"), [(("fast.py:1: f() is cached",), [1, 1, 2, 3, 4, 4]), ((), [1] * 6)]
 )
@@ -272,8 +264,6 @@ def test_what_a_call_makes_for_itself_is_not_kept(tmp_path: Path) -> None:
 
 
 # ---- for which inputs ------------------------------------------------------------------------
-
-
 def test_relations_that_held_everywhere_are_asked_for(make: Make) -> None:
     run = "def run(q, k, scale):\n    return q + 1\n"
     reference = "def run(q, k, scale):\n    return q - 1\n"

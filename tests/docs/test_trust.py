@@ -99,8 +99,6 @@ def test_looking_again_has_the_price_that_is_told() -> None:
 
 
 # ---- sizes.md
-
-
 def test_the_coverage_over_recordings_is_the_measured_one() -> None:
     table = (ROOT / "docs" / "measuring.md").read_text().split("<!-- between -->")[1]
     shares = re.findall(r"the 95 % interval of ([\d.]+ %) is (\[.*?\])", table)

@@ -370,8 +370,6 @@ def test_ctrl_c_ends_the_work_there_and_the_same_command_goes_on(
 
 
 # ---- names of targets --------------------------------------------------------------------------
-
-
 NO_HOST, NO_TLS = "no host that ssh takes", "no address of a Dask scheduler with TLS"
 NO_HOSTS = ("-oProxyCommand=x", "a;b", "", "a b", "gpu1:$(x)", "gpu1:a b", "gpu1:/x;y")
 LOCAL = "tcp://127.0.0.1:8786"  # whoever answers at the address runs code as this user

@@ -64,8 +64,6 @@ def modules(monkeypatch: Patch, **entries: dict[str, Any]) -> None:
 
 
 # ---- torchtitan ----
-
-
 class ScaledDotProductAttention(torch.nn.Module):
     def forward(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, attention_masks: Any = None,
@@ -107,8 +105,6 @@ def test_torchtitans_inner_attention(
 
 
 # ---- SGLang ----
-
-
 class Pool:
     """Keys and values of all requests by place."""
 
@@ -233,8 +229,6 @@ def test_sglangs_keys_are_written_once_where_the_kernel_refuses(
 
 
 # ---- vLLM ----
-
-
 class FlashAttentionImpl:
     def __init__(self, attn_type: str = "decoder", **changed: Any) -> None:
         self.attn_type, self.scale, self.alibi_slopes = attn_type, D**-0.5, None
