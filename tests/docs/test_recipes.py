@@ -31,25 +31,6 @@ RUNS = {
     "advise, JSON": ["advise", "fused", "--json"],
     "advise, brief": ["show", "fused", "--brief"],
 }
-CHILD = """
-import contextlib, io, json, sys
-from workbench.cli.main import main
-
-class Out(io.StringIO):
-    def __init__(self, is_terminal):
-        super().__init__()
-        self.is_terminal = is_terminal
-
-    def isatty(self):
-        return self.is_terminal
-
-said = {}
-for name, arguments in json.load(sys.stdin).items():
-    with contextlib.redirect_stdout(Out(name.startswith("terminal"))) as out:
-        code = main(arguments)
-    said[name] = [code, out.getvalue()]
-json.dump(said, sys.stdout)
-"""
 
 
 def recipe(name: str) -> str:
@@ -102,7 +83,9 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     path = changed_engine(tmp_path_factory.mktemp("recipes"))
     workspace = copy_of_fixture(tmp_path_factory.mktemp("workspace"), "softmax")
     own = {"PYTHONPATH": str(path), "XDG_CACHE_HOME": str(path.parent / "cache")}
-    done = python("-c", CHILD, cwd=workspace, stdin=json.dumps(RUNS), COLUMNS="200", **own)
+    done = python(
+        "-c", recipe("child.py"), cwd=workspace, stdin=json.dumps(RUNS), COLUMNS="200", **own
+    )
     assert done.returncode == 0, done.stderr
     results: dict[str, tuple[int, str]] = json.loads(done.stdout)
     assert {name: code for name, (code, _) in results.items() if code} == {}, done.stderr

@@ -20,6 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from answers import Capsys, error_of, python, text_of
+from faults.programs import program
 from property_cases import examples
 from workbench import bounds
 from workbench.derive.matching import groups
@@ -64,18 +65,7 @@ def unless_refused(path: Path) -> bytes | None:
         return None
 
 
-HANGS = """
-import sys
-from pathlib import Path
-from workbench import bounds
-from workbench.ncu import reader
-bounds.REPORT_SECONDS = 0.2
-with reader.limited(Path(sys.argv[1])):
-    pass
-print("in time", flush=True)
-with reader.limited(Path(sys.argv[1])):
-    sum(range(10**10))  # native, and it lets no other Python run
-"""
+HANGS, PROBE, CRASHES = map(program, ("hangs", "probe", "crashes"))
 
 
 def test_what_ncu_report_comes_to_no_end_with_is_a_bad_capture() -> None:
@@ -85,38 +75,6 @@ def test_what_ncu_report_comes_to_no_end_with_is_a_bad_capture() -> None:
     assert "hint:" in done.stderr
 
 
-PROBE = """
-import os, random, sys
-from pathlib import Path
-from workbench.cli.main import main
-from workbench import bounds
-from workbench.ncu import reader
-bounds.REPORT_SECONDS = 4.0
-import ncu_report, pandas
-source, folder, first, count = Path(sys.argv[1]), Path(sys.argv[2]), *map(int, sys.argv[3:])
-whole = source.read_bytes()
-for seed in range(first, first + count):
-    pick = random.Random(seed)
-    data = bytearray(whole)
-    kind = pick.randrange(4)
-    at = pick.randrange(len(data))
-    if kind == 0:
-        data[at] ^= 1 << pick.randrange(8)
-    elif kind == 1:
-        del data[at:]
-    elif kind == 2:
-        data[at : at + pick.randrange(1, 64)] = pick.randbytes(pick.randrange(64))
-    else:
-        data[pick.randrange(min(len(data), 4096))] = pick.randrange(256)
-    path = folder / f"mutant{seed % 2}{source.suffix}"
-    path.write_bytes(data)
-    child = os.fork()  # ncu_report never gives memory back
-    if not child:
-        os._exit(main(["show", str(path), "--json"]))
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, 2, 4), (seed, code)
-    print("case", seed, code, file=sys.stderr)
-"""
 BATCH = 4
 PLAIN_BATCHES, PACKED_BATCHES = examples(1, many=10), examples(1, many=25)
 
@@ -132,17 +90,6 @@ def test_a_changed_report_of_anyone_is_read_or_refused(number: int, folder: Path
     assert done.returncode == 0, done.stderr[-2000:]
     assert "Traceback" not in done.stderr
     assert done.stderr.count("case ") == BATCH
-
-
-CRASHES = """
-import ctypes, sys
-from pathlib import Path
-from workbench.ncu.reader import limited
-with limited(Path(sys.argv[1])):
-    pass
-with limited(Path(sys.argv[1])):
-    ctypes.string_at(0)
-"""
 
 
 @pytest.mark.parametrize("code", [HANGS, CRASHES])

@@ -17,37 +17,7 @@ from workbench.cli.main import main
 from workspaces import GOOD, ROOT, make, rewrite
 
 CONFIG = (ROOT / "workbench.toml").read_text().replace('"attention"', '"scale"')
-LADDER = """schema_version = 1
-title = "Scaling"
-summary = "What it says."
-
-[[step]]
-variant = "baseline"
-key_change = "none"
-
-[[step]]
-variant = "b"
-parent = "baseline"
-key_change = "b"
-shape = "large"
-bottleneck = "long_scoreboard"
-rationale = "why"
-lesson = "what"
-chooses = ["baseline"]
-
-[[step.prediction]]
-figure = "time"
-factor = [0.4, 0.6]
-
-[[step.prediction]]
-figure = "stall.long_scoreboard"
-range = [1, 20.5]
-
-[[reference]]
-variant = "ref"
-title = "Reference"
-primary = true
-"""
+LADDER = Path(__file__).with_name("ablation.toml").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from answers import Capsys, Patch, both_of, error_of, json_of
+from faults.programs import program
 from property_cases import examples
 from workbench.app import show
 from workbench.cli.main import main
@@ -163,26 +164,9 @@ def test_what_is_measured_outside_a_workspace_says_where_it_goes(
     assert "what is measured goes to workbench-evidence" in first
 
 
-INTERRUPTS = """
-import sys
-class Interrupt:
-    left = int(sys.argv.pop(1))
-    def find_spec(self, name, path=None, target=None):
-        # Before it imports more, it blocks signals.
-        first = name in ("workbench.__main__", "workbench.children")
-        first = first or name in ("workbench.study", "workbench.bounds")
-        if name.startswith(("workbench.", "typer", "msgspec", "rich")) and not first:
-            Interrupt.left -= 1
-            if not Interrupt.left:
-                raise KeyboardInterrupt
-sys.meta_path.insert(0, Interrupt())
-from workbench.__main__ import main
-sys.exit(main())
-"""
-
-
 @pytest.mark.parametrize("number", [1, 2, *range(3, 150, 70 if examples(1) == 1 else 1)])
 def test_ctrl_c_while_it_imports_is_no_traceback(number: int, ladder: Path) -> None:
-    done = ended(ladder, [sys.executable, "-c", INTERRUPTS, str(number), "ablate", "tiled"])
+    words = [program("interrupts"), str(number), "ablate", "tiled"]
+    done = ended(ladder, [sys.executable, "-c", *words])
     assert done.returncode in (0, 130)
     assert "Traceback" not in done.stderr

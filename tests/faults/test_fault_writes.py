@@ -15,6 +15,7 @@ import pytest
 from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none
+from faults.programs import program
 from property_cases import examples
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.evidence import journal, store
@@ -27,21 +28,6 @@ from workspaces import EVIDENCE, FIXTURE, contents, copy_of_fixture
 BUILD = EVIDENCE / "variants" / "fix10.json"
 SHAPE = "b4h16s2048d128-causal"
 
-WRITER = """
-import sys
-from pathlib import Path
-from workbench.evidence import journal, store
-from msgspec import structs
-from workbench.evidence.records import VariantRecord
-record = store.read_record(Path(sys.argv[1]), VariantRecord)
-target = Path(sys.argv[2])
-print("ready", flush=True)
-number = 0
-while True:
-    number += 1
-    build = structs.replace(record.build, error="x" * (number % 7) * 10_000)
-    store.write(target, structs.replace(record, build=build))
-"""
 KILLED = examples(4, many=150)
 
 
@@ -51,7 +37,7 @@ def test_a_killed_writer_leaves_whole_files_and_its_successor_sweeps(
 ) -> None:
     target = tmp_path / "variants" / "fix10.json"
     child = subprocess.Popen(
-        [sys.executable, "-c", WRITER, BUILD, target], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program("writer"), BUILD, target], stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from answers import Capsys, Patch, error_of, json_of
+from gpu.test_gpu import STUDIES
 
 pytestmark = pytest.mark.gpu
 
@@ -59,32 +61,14 @@ def test_a_file_is_checked_timed_and_profiled(name: str, folder: Path, capsys: C
 
 def test_who_widens_the_tolerance_is_wrong_all_the_same(folder: Path, capsys: Capsys) -> None:
     """Its process says nothing of the errors that the reference has."""
-    (folder / "mine.py").write_text("""import __main__ as trial_worker
-
-trial_worker.error_of = lambda *given: (1e3, 0.5, "")
-
-
-def run(x):
-    return 2.5 * x
-""")
+    shutil.copy(STUDIES / "tried/mine.py", folder)
     given = ("mine.py", "--input", "x=randn(4096,4096)", "--vs", "torch.add(x, x)", "--quick")
     found = json_of(capsys, "try", *given, code=1)
     assert found["verdict"] == "wrong", found
 
 
 def test_a_definite_matrix_is_still_one_in_timed_calls(folder: Path, capsys: Capsys) -> None:
-    text = """import torch
-
-
-def inputs(n=32):
-    a = torch.randn(4096, n, n, device="cuda")
-    return (a @ a.mT / n + 0.01 * torch.eye(n, device="cuda"),)
-
-
-def factored(a):
-    return torch.linalg.cholesky_ex(a).L
-"""
-    (folder / "definite.py").write_text(text)
+    shutil.copy(STUDIES / "tried/definite.py", folder)
     found = tried(capsys, "definite.py:factored")
     assert found["verdict"] == "correct"
     assert found["tried"]["microseconds"]["value"] > 0
@@ -93,19 +77,7 @@ def factored(a):
 def test_an_infinity_is_wrong_and_weights_of_a_module_are_right(
     folder: Path, capsys: Capsys
 ) -> None:
-    text = """import torch
-
-W = torch.randn(64, 64)
-
-
-def infinite(x):
-    return torch.full_like(x, float("inf"))
-
-
-def weighted(x):
-    return x @ W.to(x)
-"""
-    (folder / "values.py").write_text(text)
+    shutil.copy(STUDIES / "tried/values.py", folder)
     given = ["--input", "x=randn(4096,64)", "--quick"]
     found = json_of(capsys, "try", "values.py:infinite", *given, "--vs", "torch.mul(x, 2)", code=1)
     assert found["verdict"] == "wrong"

@@ -361,17 +361,8 @@ def modules(folder: str) -> dict[str, str]:
 # Each is right at the timed shape alone, and changes what might compare in its process.
 COMPARED_HERE, HONEST_HERE = modules("compared"), modules("honest")
 TRIED_HERE = modules("tried")  # patches alone
-ELSEWHERE = """
-import numpy as np
-
-STATE = np.random.default_rng()
-
-
-def inputs(shape, generator):
-    import torch
-
-    return {"x": torch.from_numpy(STATE.standard_normal(shape.n, dtype=np.float32))}
-"""
+STUDY = modules("study")  # what a study.py ends with
+CRASHES, HOARDS = STUDY["crashes"], STUDY["hoards"]
 
 
 def test_who_compares_in_his_own_process_is_wrong_all_the_same(tmp_path: Path) -> None:
@@ -396,7 +387,7 @@ def test_inputs_of_elsewhere_are_handed_over(tmp_path: Path) -> None:
     """Drawn by no generator of ours, they are others in every process."""
     root = make(tmp_path, {}, HONEST_HERE | {"wrong": f"def run(x):\n    return {ODD} * x\n"})
     study = root / "kernels" / "scale" / "study.py"
-    study.write_text(study.read_text() + ELSEWHERE)
+    study.write_text(study.read_text() + STUDY["elsewhere"])
     found, failed = checked(root)
     assert not failed
     assert {key for key, outcome in found.items() if outcome.why} == {("wrong", "odd")}
@@ -416,24 +407,6 @@ def test_who_patches_the_comparison_is_wrong_for_try_all_the_same(
     done = attempt(Local(), path, TWO_X)
     assert done.verdict == TryVerdict.WRONG
     assert done.wrong.startswith("error ")
-
-
-CRASHES = """
-import ctypes
-
-
-def reference(x):
-    return ctypes.string_at(0) if len(x) % 2 else 2 * x
-"""
-HOARDS = """
-import time
-
-
-def reference(x, kept=[]):
-    while len(x) % 2:
-        kept.append((time.sleep(0.02), b"x" * (1 << 24)))
-    return 2 * x
-"""
 
 
 @pytest.mark.parametrize(
