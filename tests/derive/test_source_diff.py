@@ -88,22 +88,6 @@ def assert_whole(file: FileDiff, before: str, after: str) -> None:
     assert Counter(chain.from_iterable(in_hunks)) == expected
 
 
-def test_stall_times_of_lines_and_issuing_add_up_to_the_duration() -> None:
-    table = lines_table(
-        (0, "a.cu", 3, "wait", 30),
-        (0, "a.cu", 3, "selected", 20),
-        (0, "a.cu", 4, "barrier", 50),
-        (0, "a.cu", 3, "instructions", 7),
-    )
-    costs = line_costs(table, durations(8000), ALL)
-    assert costs.of("a.cu", 3).microseconds == pytest.approx(2.4)
-    assert costs.of("a.cu", 4).microseconds == pytest.approx(4.0)
-    assert costs.of("a.cu", 3).instructions == 7
-    assert costs.of("a.cu", 3).top_stall == "wait"
-    assert costs.total.share == pytest.approx(0.8)
-    assert costs.duration == 8.0
-
-
 def test_samples_of_launches_weigh_as_much_as_their_durations() -> None:
     table = lines_table((0, "a.cu", 1, "wait", 1000), (1, "a.cu", 2, "wait", 10))
     costs = line_costs(table, durations(1000, 9000), ALL)
