@@ -18,7 +18,6 @@ from workbench.derive.source_diff import (
     Cost,
     DiffRow,
     FileDiff,
-    LineCosts,
     ProfiledSource,
     SourceDiff,
     add,
@@ -364,7 +363,3 @@ def test_what_could_steer_a_terminal_is_spelt_out() -> None:
         costed("a();", "one", {1: 5}), costed("a();\nb(); // \x1b]0;x\x07", "two", {2: 50})
     )
     assert not any("\x1b" in line for line in texts(hostile, 80))
-
-
-def test_line_costs_of_an_unknown_line_are_those_of_nothing() -> None:
-    assert LineCosts({}, Cost(samples=0), None).of("x", 1) == Cost(samples=0)

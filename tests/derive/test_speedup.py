@@ -11,11 +11,10 @@ import pytest
 from msgspec import structs
 
 from answers import not_none
-from made_evidence import AROUND, MHZ, series, session, timing, with_series
+from made_evidence import MHZ, series, session, timing, with_series
 from workbench.derive.speedup import (
     T_975,
     Ratio,
-    adds_nothing,
     between_sessions,
     instance_time,
     over_recordings,
@@ -80,15 +79,6 @@ def test_a_time_in_a_stream_is_unchecked() -> None:
     assert time_words(time) == "4.30 unchecked"
 
 
-def test_the_interval_is_students_over_the_sessions() -> None:
-    logs = [0.01, 0.02, 0.03, 0.04, 0.05]
-    found = over_sessions(logs)
-    sd = math.sqrt(sum((x - 0.03) ** 2 for x in logs) / 4)
-    assert found.value == pytest.approx(math.exp(0.03))
-    assert found.half_width == pytest.approx(2.776 * sd / math.sqrt(5))
-    assert found.sessions == 5
-
-
 def test_the_interval_between_sessions_that_share_nothing_takes_one_spread_for_both() -> None:
     found = between_sessions([0.01], [0.02, 0.03, 0.04])
     assert found.value == pytest.approx(math.exp(0.02))
@@ -99,27 +89,12 @@ def test_the_interval_between_sessions_that_share_nothing_takes_one_spread_for_b
     assert between_sessions([0.01], [0.02]).low is None
 
 
-def test_one_session_has_a_ratio_and_no_interval() -> None:
-    found = over_sessions([math.log(2.0)])
-    assert found.value == pytest.approx(2)
-    assert (found.low, found.high, found.half_width) == (None, None, None)
-
-
 def test_the_table_of_students_t_ends_in_a_wide_one() -> None:
     assert len(T_975) == 30
     assert list(T_975) == sorted(T_975, reverse=True)
     logs = [0.1 * (-1) ** n for n in range(60)]
     sd = 0.1 * math.sqrt(60 / 59)
     assert over_sessions(logs).half_width == pytest.approx(2.042 * sd / math.sqrt(60))
-
-
-def test_a_time_is_the_geometric_mean_over_instances_then_sessions() -> None:
-    one = session(1, {"a": 8.0}, spread=0.0)
-    other = session(2, {"a": 18.0}, spread=0.0)
-    found = not_none(time_of(session_times([one, other])["a", CHAINED, False], CHAINED))
-    assert found.value == pytest.approx(12)
-    assert (found.sessions, found.instances) == (2, 8)
-    assert found.sm_clock_mhz == MHZ
 
 
 def test_a_ratio_is_of_the_sessions_that_have_both() -> None:
@@ -138,16 +113,6 @@ def test_sessions_of_references_alone_are_no_part_of_the_times() -> None:
     assert [s.number for s in found.sessions if s.alone] == [6]
     times = session_times(found.together)
     assert list(times["lib", CHAINED, False]) == [1, 2, 3, 4, 5]
-
-
-def test_a_call_that_adds_nothing_has_no_time() -> None:
-    idle = series("a", 0.0)
-    assert idle.microseconds[0] == AROUND
-    one = session(1, {"a": 0.0, "b": 10.0}, spread=0.0)
-    times = session_times([one])
-    assert adds_nothing(times["a", CHAINED, False])
-    assert time_of(times["a", CHAINED, False], CHAINED) is None
-    assert ratio_of(times["b", CHAINED, False], times["a", CHAINED, False]) is None
 
 
 def test_a_ratio_that_the_clock_makes_says_so_in_cycles() -> None:
