@@ -56,25 +56,6 @@ def consistent(issue: float, active: float, elapsed: float, clock: float = 2e9) 
     )
 
 
-def test_a_speedup_multiplies_out_and_the_residual_is_what_is_left() -> None:
-    before, after = (
-        duration_parts(metrics(consistent(0.2, 3e4, 4e4))),
-        duration_parts(metrics(consistent(0.6, 1e4, 1.1e4, 1.8e9))),
-    )
-    assert before is not None
-    assert after is not None
-    found = speedup_factors(before, after)
-    assert found.ratio == pytest.approx(before.seconds / after.seconds)
-    assert found.product == pytest.approx(found.ratio)
-    assert found.residual == pytest.approx(1)
-    gains = {factor.id: factor.gain for factor in found.factors}
-    assert gains["instructions"] == pytest.approx(1)
-    assert gains["issue_rate"] == pytest.approx(3)
-    assert gains["clock"] == pytest.approx(0.9)
-    assert sum(found.part(key) for key in gains) == pytest.approx(1)
-    assert found.part("instructions") == pytest.approx(0, abs=1e-9)
-
-
 def test_replayed_instructions_stand_in_the_residual() -> None:
     before = duration_parts(metrics(consistent(0.2, 3e4, 4e4)))
     odd = consistent(0.2, 3e4, 4e4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from made_records import metrics
-from workbench.derive.figures import figures, occupancy_limiters, stall_shares
+from workbench.derive.figures import figures, occupancy_limiters
 from workbench.ncu import catalog
 
 
@@ -42,13 +42,6 @@ def test_a_metric_that_one_launch_lacks_is_not_collected() -> None:
     both = {"gpu__time_duration.sum": 1000.0}
     found = figures(metrics({**both, "dram__bytes_read.sum": 5.0}, both))
     assert "dram_read" not in found
-
-
-def test_stall_shares_are_of_all_samples() -> None:
-    prefix = "smsp__pcsamp_warps_issue_stalled_"
-    table = metrics({prefix + "wait": 30, prefix + "selected": 10}, {prefix + "wait": 60})
-    assert stall_shares(table) == {"wait": pytest.approx(0.9), "selected": pytest.approx(0.1)}
-    assert stall_shares(metrics({"x": 1.0})) == {}
 
 
 def test_occupancy_limiters_that_tie_are_all_named() -> None:
