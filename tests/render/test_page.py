@@ -24,8 +24,8 @@ from workbench.judge.ladder import Ablation
 from workbench.ncu.capture import find_metric
 from workbench.ncu.report_file import read_report
 from workbench.render.chart import svg
-from workbench.render.chart.charts import memory
-from workbench.render.doc import Section, factor, figure_value, interval, plain, speed
+from workbench.render.chart.charts import memory, speed
+from workbench.render.doc import Section, factor, figure_value, interval, plain
 from workbench.render.doc import number as digits
 from workbench.render.document.hunks import weight
 from workbench.render.document.ladder_report import GUIDE, report

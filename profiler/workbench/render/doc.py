@@ -475,11 +475,6 @@ def share(value: float, error: float | None) -> str:
     return f"{100 * value:.1f} ± {100 * error:.1f} %"
 
 
-def speed(x: float) -> str:
-    """Bytes per second, from TB/s."""
-    return f"{number(x)} TB/s" if x >= 1 else f"{number(1e3 * x)} GB/s"
-
-
 def factor(x: float) -> str:
     """``2.91x``; two decimals near one, where they decide."""
     return f"{number(x, 3)}x" if x < 100 else f"{x:,.0f}x"

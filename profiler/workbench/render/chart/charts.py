@@ -23,7 +23,7 @@ from workbench.judge.rows import Row
 from workbench.render import doc
 from workbench.render.chart import svg
 from workbench.render.chart.svg import Drawing
-from workbench.render.doc import factor, figure_text, microseconds, number, percent, speed
+from workbench.render.doc import factor, figure_text, microseconds, number, percent
 from workbench.render.document.printed_ladder import (
     anchor,
     compared,
@@ -65,8 +65,8 @@ def timeline(row: Row, ablation: Ablation) -> Drawing:
     """Return when the warps of a step ran, beside its parent's."""
     calls = {each.variant: each.timeline for each in ablation.everything}
     sides = {name: call for name in (parent_of(row), row.variant) if (call := calls.get(name))}
-    name = f"timeline-{anchor(row.variant)}"
-    return timeline_chart(name, f"{_where(ablation)}; µs while traced", sides)
+    about = f"{_where(ablation)}; µs while traced"
+    return timeline_chart(f"timeline-{anchor(row.variant)}", about, sides)
 
 
 def stall_pair(row: Row, ablation: Ablation) -> Drawing | None:
@@ -465,6 +465,11 @@ def _flow(figures: Figures, keys: tuple[str, ...], other: str) -> tuple[str, flo
     text = figure_text(replace(moved_figures[0], value=moved))
     noise = not moved or text.startswith("<") or not (time and time.value)
     return text, None if noise or time is None else moved / time.value
+
+
+def speed(x: float) -> str:
+    """Bytes per second, from TB/s."""
+    return f"{number(x)} TB/s" if x >= 1 else f"{number(1e3 * x)} GB/s"
 
 
 NUMBER = svg.SMALL  # the size of numbers

@@ -269,7 +269,7 @@ def _why(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
         other = f", captured at the table's size, not{at_shape(row.judged_at, ablation)}"
     why = f" {equation(parts)}, {durations(parts)}{other}."
     yield doc.paragraph(doc.strong("Why."), why)
-    yield from variant.moved(pair, compared(row, ablation), with_stalls=True)
+    yield from variant.counter_evidence(pair, compared(row, ablation), with_stalls=True)
 
 
 def _sizes(row: Row, ablation: Ablation) -> Iterator[doc.Block]:

@@ -274,7 +274,7 @@ def account(pair: Comparison) -> list[doc.Block]:
         blocks.append(doc.paragraph(f"Against {pair.before}: {factors}"))
     if times := stall_table(pair):
         blocks.append(times)
-    return [*blocks, *moved(pair, (pair.before, pair.after))]
+    return [*blocks, *counter_evidence(pair, (pair.before, pair.after))]
 
 
 STALLS_COMPARED = 6
@@ -308,7 +308,7 @@ PCSAMP = "smsp__pcsamp_warps_issue_stalled_"
 UNITS_TOLD = ("%", "kB")  # others are in the label: "blocks 64 to 256 block" helps nobody
 
 
-def moved(
+def counter_evidence(
     pair: Comparison, names: tuple[str, str], *, with_stalls: bool = False
 ) -> list[doc.Block]:
     """The counters that explain a change, ``with_stalls`` also the stall reasons whose time changed
@@ -319,13 +319,15 @@ def moved(
         FigurePair(f"stall: {stall_words(t.reason)}", t.before, t.after, "µs", PCSAMP + t.reason)
         for t in waits[: MOST_STALLS * with_stalls]
     ]
+    blocks: list[doc.Block] = [counter_table([*counters(pair), *stalls], names)]
     parameters = [
         f"{within(m.label)} {_exact(m.before)} to {_exact(m.after)}"
         f"{f' {m.unit}' if m.unit in UNITS_TOLD else ''}"
         for m in pair.largest_changes.launch
     ]
-    launch = [doc.paragraph(f"Launch: {', '.join(parameters)}.")] if parameters else []
-    return [counter_table([*counters(pair), *stalls], names), *launch]
+    if parameters:
+        blocks.append(doc.paragraph(f"Launch: {', '.join(parameters)}."))
+    return blocks
 
 
 def counters(pair: Comparison) -> list[FigurePair]:
