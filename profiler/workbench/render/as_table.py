@@ -122,12 +122,9 @@ def safe(value: Any) -> str:
     if value is None or value != value:
         return ""
     text = printable(str(value).lower() if isinstance(value, bool) else str(value))
-    return f"'{text}" if text.startswith(FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    if text.startswith(FORMULA):
+        try:
+            float(text)
+        except ValueError:
+            return f"'{text}"
+    return text

@@ -4,7 +4,7 @@ why it is faster or slower than another."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -71,57 +71,53 @@ def variant(row: Row, ablation: Ablation) -> doc.Section:
     return doc.section(row.variant, title, *_blocks(row, ablation))
 
 
-def _blocks(row: Row, ablation: Ablation) -> list[doc.Block]:
-    blocks: list[doc.Block] = (
-        [doc.paragraph(f"{row.status}: {sentence(row.problem)}")] if row.problem else []
-    )
-    if row.problem and not has_figures(row):
-        if row.verdict and row.judged_at:
-            shown = f"verdict: {verdict_words(row, ablation)}; --shape {row.judged_at} shows it"
-            blocks.append(doc.paragraph(shown))
-        return blocks
-    blocks += advice.first_look(row.advice, row.hottest)
-    blocks.append(regimes(row, ablation.reference))
-    if ratios := _ratios(row, ablation):
-        blocks.append(doc.bullets(ratios))
+def _blocks(row: Row, ablation: Ablation) -> Iterator[doc.Block]:
+    if row.problem:
+        yield doc.paragraph(f"{row.status}: {sentence(row.problem)}")
+        if not has_figures(row):
+            if row.verdict and row.judged_at:
+                elsewhere = f"; --shape {row.judged_at} shows it"
+                yield doc.paragraph(f"verdict: {verdict_words(row, ablation)}{elsewhere}")
+            return
+    yield from advice.first_look(row.advice, row.hottest)
+    yield regimes(row, ablation.reference)
+    if ratios := [*_ratios(row, ablation)]:
+        yield doc.bullets(ratios)
     if row.figures:
-        blocks += profile(row.figures, row.stalls, row.occupancy_limiters)
+        yield from profile(row.figures, row.stalls, row.occupancy_limiters)
         if row.bottlenecks:
-            blocks += [doc.paragraph("Top bottlenecks:"), bottlenecks(row.bottlenecks)]
-        blocks += no_lines(row.no_source_lines)
+            yield doc.paragraph("Top bottlenecks:")
+            yield bottlenecks(row.bottlenecks)
+        yield from no_lines(row.no_source_lines)
     else:
-        blocks.append(doc.paragraph(f"profile: {ABSENT}"))
+        yield doc.paragraph(f"profile: {ABSENT}")
     if row.timeline:
-        blocks += timeline(row.timeline, row.time)
+        yield from timeline(row.timeline, row.time)
     if row.against_parent:
-        blocks += account(row.against_parent)
+        yield from account(row.against_parent)
     if row.gates:
-        blocks.append(doc.table("gates", GATES, row.gates))
+        yield doc.table("gates", GATES, row.gates)
     if row.verdict and parent_of(row):
-        blocks.append(doc.paragraph("verdict: ", doc.strong(verdict_words(row, ablation))))
-    return blocks
+        yield doc.paragraph("verdict: ", doc.strong(verdict_words(row, ablation)))
 
 
-def _ratios(row: Row, ablation: Ablation) -> list[str]:
-    parts = [f"one call is {call}"] if (call := call_of(row)) else []
-    parts += [
-        f"vs its A/A control, {control.regime.label}: {interval(control.ratio)}"
-        for control in (ablation.timing.controls if ablation.timing else ())
-        if control.variant == row.variant
-    ]
-    if row.accuracy:
-        parts.append(
-            f"error: {factor(row.accuracy.times_reference)} that of {ablation.reference}, "
-            f"at {row.accuracy.where}"
-        )
+def _ratios(row: Row, ablation: Ablation) -> Iterator[str]:
+    """What one call is, and what it is held against beside the table of its times."""
+    if call := call_of(row):
+        yield f"one call is {call}"
+    for control in ablation.timing.controls if ablation.timing else ():
+        if control.variant == row.variant:
+            yield f"vs its A/A control, {control.regime.label}: {interval(control.ratio)}"
+    if error := row.accuracy:
+        of = f"that of {ablation.reference}, at {error.where}"
+        yield f"error: {factor(error.times_reference)} {of}"
     if row.shapes_dropped:
-        parts.append(f"no longer supports {', '.join(row.shapes_dropped)}")
+        yield f"no longer supports {', '.join(row.shapes_dropped)}"
     parent, first = parent_of(row), ablation.rows[0].variant
     if parent and parent != first:
-        parts.append(f"vs {first}: {ratio(row.over_baseline)}")
+        yield f"vs {first}: {ratio(row.over_baseline)}"
     if row.chosen:
-        parts.append(f"vs {row.chosen} (the fastest that it calls): {interval(row.over_chosen)}")
-    return parts
+        yield f"vs {row.chosen} (the fastest that it calls): {interval(row.over_chosen)}"
 
 
 def regimes(row: Row, reference: str = "") -> doc.Table:
