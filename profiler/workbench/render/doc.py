@@ -437,9 +437,6 @@ def is_impossible(value: float | None, unit: str) -> bool:
     return value is not None and unit == "%" and value >= 100.5
 
 
-IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
-
-
 def unit_shown(unit: str) -> str:
     """Return what stands beside a figure: nothing for counts, which carry their own k, M, G."""
     return "" if unit == COUNTS else unit
@@ -518,12 +515,6 @@ def with_cycles(ratio: Ratio | None) -> str:
     if ratio is None or ratio.cycles is None or not ratio.differs_in_cycles:
         return interval(ratio)
     return f"{interval(ratio)} ({fine(ratio.cycles.value)} in cycles)"
-
-
-def signed(change: float) -> str:
-    if not change:
-        return "0"
-    return f"{'+' if change > 0 else '−'}{number(abs(change))}"
 
 
 def microseconds(value: float | None) -> str:

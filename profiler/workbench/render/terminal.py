@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.render import doc
-from workbench.render.text import clip, printable, whole_words
+from workbench.render.text import clip, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -150,6 +150,19 @@ def _cell(row: doc.TableRow, shown: Fitted, *, first: bool) -> Styled:
         return styled(doc.line(whole_words(printable(cell.short), shown.width)))
     text.truncate(shown.width, overflow="ellipsis")
     return text
+
+
+LEADING = ("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "one", "per", "the", "to")
+
+
+def whole_words(text: str, width: int) -> str:
+    """Return as many words as fit, without one at the end that needs a next; a long one is cut."""
+    if len(text) <= width:
+        return text
+    kept = text[: width + 1].rpartition(" ")[0].split()
+    while len(kept) > 1 and kept[-1] in LEADING:
+        kept.pop()
+    return " ".join(kept) or clip(text, width)
 
 
 def fitted(table: doc.Table, width: int) -> tuple[list[Fitted], int]:

@@ -51,16 +51,3 @@ def clip(text: str, width: int) -> str:
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
-
-
-LEADING = ("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "one", "per", "the", "to")
-
-
-def whole_words(text: str, width: int) -> str:
-    """Return as many words as fit, without one at the end that needs a next; a long one is cut."""
-    if len(text) <= width:
-        return text
-    kept = text[: width + 1].rpartition(" ")[0].split()
-    while len(kept) > 1 and kept[-1] in LEADING:
-        kept.pop()
-    return " ".join(kept) or clip(text, width)

@@ -28,7 +28,6 @@ from workbench.judge.rows import InRegime, Row
 from workbench.ncu.catalog import figure_label
 from workbench.render import doc
 from workbench.render.doc import (
-    IMPOSSIBLE,
     factor,
     figure_value,
     interval,
@@ -39,7 +38,6 @@ from workbench.render.doc import (
     quantity,
     ratio,
     share,
-    signed,
     spread,
     time_words,
     times,
@@ -212,6 +210,9 @@ def marked(*sides: Mapping[str, Figure]) -> list[doc.Block]:
     return [doc.paragraph(IMPOSSIBLE)] if shown else []
 
 
+IMPOSSIBLE = "* over 100 %: ncu counted hits and lookups in different passes, which differ"
+
+
 def limited(limiters: Sequence[str]) -> str:
     return f"occupancy limited by: {', '.join(limiters) or ABSENT}"
 
@@ -292,6 +293,12 @@ def stall_table(pair: Comparison) -> doc.Table | None:
         doc.numeric("change", "change", lambda t: signed(t.change), unit="µs"),
     ]
     return doc.table("stall-times", fields, rows, key=lambda t: t.reason)
+
+
+def signed(change: float) -> str:
+    if not change:
+        return "0"
+    return f"{'+' if change > 0 else '−'}{number(abs(change))}"
 
 
 def _sum(name: str, times: Sequence[StallTime]) -> StallTime:
