@@ -43,8 +43,8 @@ from workbench.judge.commits import time_verdict
 from workbench.judge.findings import number_of
 from workbench.load import fullest_timing, load
 from workbench.run.measurement import Plan
+from workbench.run.process import Toolchain, toolchain_of
 from workbench.run.repository import Commit
-from workbench.run.toolchains import Toolchain, toolchain_of
 from workbench.study.workspace import Workspace, find_workspace
 
 LABELS = ("old", "new")

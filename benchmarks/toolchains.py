@@ -36,9 +36,9 @@ from workbench.evidence.records import BuiltKernel
 from workbench.ncu.disassembly import disassembled, kind_of
 from workbench.problems.detect import read_problem
 from workbench.problems.problem import Request
+from workbench.run.process import toolchain_of
 from workbench.run.protocol import Built, Failed
 from workbench.run.repository import Commit
-from workbench.run.toolchains import toolchain_of
 from workbench.study.workspace import find_workspace
 
 ARCH, AT_ONCE = "sm_90a", 3

@@ -24,11 +24,10 @@ from workbench.cli.main import main
 from workbench.cuda.cubin import ElfSection, _of_the_code
 from workbench.errors import EnvironmentLacks, UsageError
 from workbench.judge.commits import AtCommit
-from workbench.run import compilation, measurement, toolchains
-from workbench.run.process import WorkerEnd, worker_environment
+from workbench.run import compilation, measurement, process
+from workbench.run.process import WORKERS_OF, Toolchain, WorkerEnd, worker_environment
 from workbench.run.protocol import Built, DeviceFound, Done, Event, SessionsDone, SessionsJob
 from workbench.run.repository import Commit
-from workbench.run.toolchains import WORKERS_OF, Toolchain
 from workbench.study.workspace import find_workspace
 from workspaces import GOOD, make, rewrite
 
@@ -110,16 +109,16 @@ def test_another_compiler_makes_other_code(
 
 def test_what_an_environment_lacks_is_linked(tmp_path: Path, monkeypatch: Patch) -> None:
     """Only for the same Python: a compiled package is of one version."""
-    versions = dict.fromkeys(toolchains.NEEDED, "1")
+    versions = dict.fromkeys(process.NEEDED, "1")
     told = [sys.implementation.cache_tag, "/x/bin", versions]
-    monkeypatch.setattr(toolchains, "ran", lambda *a: (0, f"a warning\n{json.dumps(told)}"))
+    monkeypatch.setattr(process, "ran", lambda *a: (0, f"a warning\n{json.dumps(told)}"))
     python = Path("/e/bin/python3")
-    made = toolchains.toolchain_of("a", python, tmp_path / "links", tmp_path / "builds")
+    made = process.toolchain_of("a", python, tmp_path / "links", tmp_path / "builds")
     assert made.paths == ("/e/bin", "/x/bin")
-    assert {path.name for path in made.links.iterdir()} == {*toolchains.LINKED, "workbench"}
+    assert {path.name for path in made.links.iterdir()} == {*process.LINKED, "workbench"}
     told[0] = "cpython-399"
     with pytest.raises(EnvironmentLacks, match="lacks msgspec and zstandard") as error:
-        toolchains.toolchain_of("a", python, tmp_path / "more", tmp_path / "builds")
+        process.toolchain_of("a", python, tmp_path / "more", tmp_path / "builds")
     assert error.value.hint == "/e/bin/python3 -m pip install msgspec zstandard"
 
 

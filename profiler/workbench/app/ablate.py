@@ -24,7 +24,7 @@ from workbench.judge.provenance import file_warnings
 from workbench.judge.rows import Row
 from workbench.load import LadderEvidence, ShapeEvidence, VariantEvidence, fullest_timing
 from workbench.run.measurement import Plan
-from workbench.run.toolchains import Toolchain
+from workbench.run.process import Toolchain
 from workbench.study.front_ends import is_compiling
 from workbench.study.model import Step, Study
 from workbench.study.params import unseen_shapes

@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # a verb that only reads needs none of them
     from workbench.evidence.store import EvidenceFolder
     from workbench.judge.open_verdicts import Deciding
     from workbench.run.measurement import MeasuredPlan, Plan
+    from workbench.run.process import Toolchain
     from workbench.run.protocol import TrialJob
-    from workbench.run.toolchains import Toolchain
     from workbench.study.config import Config
     from workbench.study.model import Study
 
@@ -100,7 +100,7 @@ def perform_in_turns(tasks: Sequence[Task], hear: Hear) -> list[MeasuredPlan]:
     from msgspec import structs
 
     from workbench.judge.open_verdicts import open_pairs
-    from workbench.run.toolchains import WORKERS_OF, even
+    from workbench.run.process import WORKERS_OF, even
 
     config = tasks[0].config
     sessions, limit = even(config.timing.sessions), 2 * config.timing.seconds

@@ -39,9 +39,9 @@ from workbench.load import ShapeEvidence, VariantEvidence, fullest_timing, load
 from workbench.run import machine
 from workbench.run.compilation import build_only
 from workbench.run.measurement import Plan
+from workbench.run.process import WORKERS_OF, Toolchain, even, named_pythons, toolchain_of
 from workbench.run.protocol import Built, Event, Failed
 from workbench.run.repository import Commit, Repository, join, older, repository_of
-from workbench.run.toolchains import WORKERS_OF, Toolchain, even, named_pythons, toolchain_of
 from workbench.study.files import is_there, resolved
 from workbench.study.front_ends import LIBRARY, front_ends_of, is_compiling
 from workbench.study.model import Study

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from workbench import cuda
 from workbench.children import adopt
 from workbench.cuda.programs import source_text
 from workbench.errors import EnvironmentLacks, ToolFailed
@@ -143,10 +142,8 @@ class JobWorker(ForkingWorker):
         text = source_text(file, file.name)  # where it is not UTF-8, says so with the byte
         require_configuration(file.name, text)
         self.loader.load(name)
-        if Phase.BUILD in self.job.phases:
-            self.compile(name, self.loader.declared)
-
-    def compile(self, name: str, kernels: list[cuda.Kernel]) -> None:
+        if Phase.BUILD not in self.job.phases:
+            return
         arch = self.job.arch
         if not arch:  # that of the GPU at hand
             from workbench.run.worker.device import device_arch
@@ -154,7 +151,7 @@ class JobWorker(ForkingWorker):
             arch = device_arch()
         built: dict[tuple[object, ...], tuple[BuiltKernel, str]] = {}
         warnings: dict[str, None] = {}
-        for kernel in kernels:
+        for kernel in self.loader.declared:
             report, _ = kernel.compile(arch)
             warnings |= dict.fromkeys(report.warnings)
             for build in report.kernels:

@@ -188,7 +188,12 @@ class Server:
         def child() -> None:
             ours.close()
             with or_broken(self.journal):
-                theirs.send_bytes(msgspec.json.encode(self.answer(variants, alone)))
+                try:
+                    answer = self.measured(variants, alone)
+                except Exception as error:
+                    traceback.print_exc()
+                    answer = Answer(dict.fromkeys(variants, describe(error)), ended=True)
+                theirs.send_bytes(msgspec.json.encode(answer))
 
         pid = forked(child)
         theirs.close()
@@ -241,16 +246,9 @@ class Server:
                 disturbed[name] = ErrorText.of(ToolFailed(message, hint=BESIDE_HINT))
         return disturbed
 
-    def answer(self, variants: Sequence[str], alone: bool) -> Answer:
+    def measured(self, variants: Sequence[str], alone: bool) -> Answer:
         """Run one session in this process."""
         gc.disable()
-        try:
-            return self.measured(variants, alone)
-        except Exception as error:
-            traceback.print_exc()
-            return Answer(dict.fromkeys(variants, describe(error)), ended=True)
-
-    def measured(self, variants: Sequence[str], alone: bool) -> Answer:
         import torch
 
         from workbench.run.worker.device import context_lost, environment
