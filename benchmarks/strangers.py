@@ -262,9 +262,11 @@ def record(paths: Sequence[Path], recording: Path = RECORDING) -> None:
 
 
 def row(stranger: Stranger, result: Tried) -> str:
-    """The line of an unexpected file: time or verdict, seconds, path, and the message."""
+    """The line of an unexpected file: time or verdict, seconds, path, the rest of the message."""
     took = result.verdict if result.microseconds is None else f"{result.microseconds:.4g}"
-    said = result.said.partition("\n")[0][:100] or f"not {stranger.expected[0]}"
+    name = re.escape(PurePosixPath(stranger.file).name)
+    said = re.sub(rf"^{name}\S* (?:is wrong: )?", "", result.said).partition("\n")[0]
+    said = said[:80].rpartition(" ")[0] if len(said) > 80 else said or f"not {stranger.expected[0]}"
     return f"{took:>10} {result.seconds:4.0f} {stranger.path}: {said}"
 
 

@@ -24,7 +24,6 @@ from workbench.words import Change, Role, Status
 HEAD = """# Lessons from the steps
 
 {count} of the {steps} measured steps taught a rule for other kernels. The reports have the reasons.
-`python -m tools.lessons` writes this page from the recorded evidence and from `ablation.toml`.
 
 A ratio is the step's speed over its parent's between two other kernels, at the default or the named
 shape, on one GPU model: {gpus}.

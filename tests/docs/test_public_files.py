@@ -43,8 +43,8 @@ def test_a_line_has_what_came_of_an_unexpected_file() -> None:
     file = Stranger("owner/name", "0", "a/b.cu", "--vs 'torch.add(a, b)'", ("wrong",))
     right = Tried(file.label, "correct", 1.23456, 12.3, 3.0, "", gpu=True)
     assert row(file, right) == "     1.235   12 a/b.cu: not wrong"
-    failed = replace(right, verdict="failed", microseconds=None, said="b.cu fails\nhint: fix it")
-    assert row(file, failed) == "    failed   12 a/b.cu: b.cu fails"
+    failed = replace(right, verdict="failed", microseconds=None, said="b.cu:k fails\nhint: fix it")
+    assert row(file, failed) == "    failed   12 a/b.cu: fails"
 
 
 def test_a_recording_is_short_and_its_table_keeps_what_came_first(tmp_path: Path) -> None:
