@@ -54,7 +54,7 @@ from workbench.study.sources import (
     study_digest,
 )
 from workbench.study.workspace import Workspace
-from workbench.words import HEADLINE, Cause, Move, Status, shown
+from workbench.words import HEADLINE, Cause, Move, Status
 
 TIMES = 2  # the tier that measures times; 0 is compiled code, 1 counters
 
@@ -68,25 +68,14 @@ class StudyChanges:
 @dataclass(frozen=True)
 class Gated:
     """All variants of two commits or environments, study by study; ``tier`` is how far they were
-    compared.
+    compared. ``base`` and ``head`` are the hashes of the commits in full, or the environments'
+    names.
     """
 
-    older: Commit = field(repr=False)
-    newer: Commit = field(repr=False)
     tier: int
     studies: tuple[StudyChanges, ...]
-
-    @property
-    @shown
-    def base(self) -> str:
-        """The hash of the older commit, in full, or the older environment's name."""
-        return self.older.sha
-
-    @property
-    @shown
-    def head(self) -> str:
-        """The hash of the newer commit, in full, or the newer environment's name."""
-        return self.newer.sha
+    base: str
+    head: str
 
     @property
     def changes(self) -> list[VariantChange]:
@@ -155,7 +144,7 @@ def gate(
                 told = (with_machine_code(executor, c, each, cubins) for c in judged.changes)
                 each = replace(judged, changes=tuple(told))
             compared.append(each)
-    return Gated(sides[0], sides[1], tier, tuple(compared))
+    return Gated(tier, tuple(compared), *(side.sha for side in sides))
 
 
 def paired(

@@ -78,9 +78,8 @@ def blocks(result: Gated, _: object) -> Iterator[doc.Block]:
     """The verdict in a line, then each study; what is the same is a line."""
     counts = {move: sum(change.verdict == move for change in result.changes) for move in Move}
     text = ", ".join(f"{count} {move}" for move, count in counts.items() if count)
-    yield doc.paragraph(
-        doc.strong(f"{result.older.short} → {result.newer.short}: {text or 'no variant'}")
-    )
+    short = f"{result.base[:10]} → {result.head[:10]}"
+    yield doc.paragraph(doc.strong(f"{short}: {text or 'no variant'}"))
     for each in result.studies:
         yield doc.section(each.study, doc.code(each.study), *_study(each.changes))
 

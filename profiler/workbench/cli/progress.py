@@ -11,16 +11,7 @@ from typing import Any
 
 from workbench.cli.waiting import Waiting, telling
 from workbench.render.text import printable, printable_lines
-from workbench.run.protocol import (
-    Built,
-    Captured,
-    Checked,
-    Event,
-    Failed,
-    Round,
-    Start,
-    TimedSession,
-)
+from workbench.run import protocol
 from workbench.words import CheckResult, Phase
 
 VERBS = {
@@ -48,7 +39,7 @@ class Progress:
         self.wanted = sessions
         self.captured: set[str] = set()
         self.out: set[str] = set()
-        self.checks: list[Checked] = []  # of one variant, that are not printed yet
+        self.checks: list[protocol.Checked] = []  # of one variant, that are not printed yet
 
     def __enter__(self) -> Progress:
         if self.console.is_terminal:
@@ -80,31 +71,31 @@ class Progress:
             self.out.add(variant)
             self.captures -= 1
 
-    def __call__(self, event: Event) -> None:
-        if not isinstance(event, Checked):
+    def __call__(self, event: protocol.Event) -> None:
+        if not isinstance(event, protocol.Checked):
             self.tell_checks()
         match event:
-            case Start():
+            case protocol.Start():
                 doing = "compiling" if event.compiling else VERBS[event.phase]
                 (self.line if event.phase == Phase.TRACE else self.live)(f"{doing} {event.variant}")
-            case Built() if event.kernels:
+            case protocol.Built() if event.kernels:
                 warned = f", {_many(len(event.warnings), 'warning')}" if event.warnings else ""
                 self.line(f"built {event.variant} for {event.arch}: {_used(event)}{warned}")
-            case Checked():
+            case protocol.Checked():
                 self.checked(event)
-            case Round():
+            case protocol.Round():
                 self.live(self.round(event))
-            case TimedSession(session=session) if session.alone:
+            case protocol.TimedSession(session=session) if session.alone:
                 self.line("timed references alone")
-            case TimedSession(session=session):
+            case protocol.TimedSession(session=session):
                 # With its own number: they begin anew where a variant broke them.
                 count = len({one.variant for one in session.series})
                 self.line(f"timed {_many(count, 'variant')}, {self.which(session.number)}")
-            case Captured():
+            case protocol.Captured():
                 self.captured.add(event.variant)
                 done = f"{len(self.captured)} of {self.captures}"
                 self.line(f"profiled {event.variant} ({done})")
-            case Failed():
+            case protocol.Failed():
                 self.drop(event.variant)
                 what = event.error.message.strip().partition("\n")[0]  # all of it stands at the end
                 self.line(f"failed {event.variant} ({event.phase}): {what}")
@@ -115,14 +106,14 @@ class Progress:
             return f"session {session + 1}, a verdict is open"
         return f"session {session + 1} of {self.wanted}"
 
-    def round(self, event: Round) -> str:
+    def round(self, event: protocol.Round) -> str:
         """``timing, session 3 of 5, round 4 of 6: fix1``."""
         which = "references alone" if event.alone else self.which(event.session)
         where = f"round {event.number + 1} of {event.rounds}" if event.number >= 0 else "warming up"
         where = "a kernel alone" if event.kernel_alone else where
         return f"timing, {which}, {where}" + (f": {event.variant}" if event.variant else "")
 
-    def checked(self, event: Checked) -> None:
+    def checked(self, event: protocol.Checked) -> None:
         """Report a check. What is right or unsupported is reported once for all shapes."""
         if self.checks and self.checks[0].variant != event.variant:
             self.tell_checks()
@@ -140,13 +131,13 @@ class Progress:
             self.line(_check(checks[0]) if len(checks) == 1 else _checks(checks))
 
 
-def _check(event: Checked) -> str:
+def _check(event: protocol.Checked) -> str:
     error = "" if event.max_abs is None else f", max error {event.max_abs:.2g}"
     why = f": {event.why}" if event.why else ""
     return f"checked {event.variant} at {event.shape}: {event.status}{error}{why}"
 
 
-def _checks(events: Sequence[Checked]) -> str:
+def _checks(events: Sequence[protocol.Checked]) -> str:
     """``checked fix5: correct at 5 shapes (max error 0.0019), unsupported at 3``."""
     right = [event for event in events if event.status == CheckResult.CORRECT]
     parts = [f"correct at {_many(len(right), 'shape')}"] if right else []
@@ -157,7 +148,7 @@ def _checks(events: Sequence[Checked]) -> str:
     return f"checked {events[0].variant}: {', '.join(parts)}"
 
 
-def _used(event: Built) -> str:
+def _used(event: protocol.Built) -> str:
     """``168 registers``, or of several kernels ``8 kernels, 96 to 168 registers``."""
     every = {kernel.registers for kernel in event.kernels}
     registers = f"{f'{min(every)} to ' * (len(every) > 1)}{max(every)} registers"
