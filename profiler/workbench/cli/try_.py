@@ -115,9 +115,17 @@ def brief(done: Attempt) -> dict[str, object]:
 
 
 def blocks(done: Attempt, options: Any) -> list[doc.Block]:
-    """The verdict, then times and limits."""
-    verdict = answer(done.verdict, done.times_reference_error, done.against, done.problem.itself)
-    shown: list[doc.Block] = [doc.paragraph(verdict), *introduction(done.problem, done.trial)]
+    """The verdict in a few words, what was tried, then times and limits, and how to go on."""
+    verdict, times, why = done.verdict, done.times_reference_error, ""
+    if verdict == TryVerdict.INACCURATE and times is not None:
+        allowed = f"{Gates().max_error:g}x is allowed"
+        why = f": {factor(times)} the error of {done.against}, where {allowed}"
+    elif verdict == TryVerdict.UNCHECKED:
+        why = ": it could not be called here"
+    elif verdict == TryVerdict.CORRECT and done.problem.itself:
+        why = " against itself in float64: only rounding errors are checked"
+    shown: list[doc.Block] = [doc.paragraph(doc.strong(verdict), why)]
+    shown += introduction(done.problem, done.trial)
     if done.judged is not None and done.row is not None:
         shown += times_and_limits(done.row, done.judged, profiled=not options.no_profile)
     else:
@@ -125,20 +133,6 @@ def blocks(done: Attempt, options: Any) -> list[doc.Block]:
     if steps := next_steps(done):
         shown += [doc.paragraph("Next:"), doc.bullets(steps)]
     return shown
-
-
-def answer(verdict: TryVerdict, times: float | None, against: str, alone: bool) -> doc.Text:
-    """The verdict in a few words."""
-    if verdict == TryVerdict.INACCURATE and times is not None:
-        why = f": {factor(times)} the error of {against}, where {Gates().max_error:g}x is allowed"
-        return doc.line(doc.strong(verdict), why)
-    if verdict == TryVerdict.UNCHECKED:
-        return doc.line(doc.strong(verdict), ": it could not be called here")
-    if alone and verdict == TryVerdict.CORRECT:
-        return doc.line(
-            doc.strong(verdict), " against itself in float64: only rounding errors are checked"
-        )
-    return doc.line(doc.strong(verdict))
 
 
 def introduction(problem: Problem, trial: Learned) -> list[doc.Block]:
@@ -162,7 +156,15 @@ def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[doc.
     blocks: list[doc.Block] = [origin(judged), *doc.warned(sentences(judged.warnings))]
     if row.status == Status.FAILED:
         return [*blocks, doc.paragraph(doc.strong("failed"), f": {sentence(row.problem)}")]
-    blocks.append(doc.paragraph(headline(row, judged)))
+    mine = took(row.time)
+    if judged.reference:
+        against = judged.row(judged.reference)
+        ratio, name = with_cycles(row.over_reference), doc.code(against.title or against.variant)
+        times = f": {mine} against {took(against.time)}"
+        blocks.append(doc.paragraph(doc.strong(ratio), " the speed of ", name, times))
+    else:
+        lacks = ", and nothing to compare it with: --vs names something"
+        blocks.append(doc.paragraph(doc.strong(mine), lacks))
     blocks.append(ladder_table(judged, Where.TRY, [row, *judged.references], "times"))
     if call := call_of(row):
         blocks.append(doc.paragraph(f"one call is {call}"))
@@ -178,20 +180,6 @@ def times_and_limits(row: Row, judged: Ablation, *, profiled: bool) -> list[doc.
     else:
         blocks.append(doc.paragraph(f"profile: {ABSENT if profiled else 'not asked for'}"))
     return [*blocks, advice.to_try(row.advice)]
-
-
-def headline(row: Row, judged: Ablation) -> doc.Text:
-    """``1.06x [1.05, 1.07] of torch.softmax: 88.1 µs, and it 93.4 µs``."""
-    if not judged.reference:
-        return doc.line(
-            doc.strong(took(row.time)), ", and nothing to compare it with: --vs names something"
-        )
-    against = judged.row(judged.reference)
-    ratio = with_cycles(row.over_reference)
-    speed = doc.line(
-        doc.strong(ratio), " the speed of ", doc.code(against.title or against.variant)
-    )
-    return doc.line(speed, f": {took(row.time)} against {took(against.time)}")
 
 
 def _on_the_cpu(done: Attempt) -> list[doc.Block]:
