@@ -132,11 +132,6 @@ class VariantChecks:
         return max(measured, key=lambda check: check.used or 0.0, default=None)
 
     @property
-    def least_accurate(self) -> CheckRow | None:
-        compared = [check for check in self.checks if check.times_reference is not None]
-        return max(compared, key=lambda check: check.times_reference or 0.0, default=None)
-
-    @property
     def wrong(self) -> str:
         """Return variants by status and reason; those that were not looked at are reported too."""
         parts = reasons(self.checks)
@@ -150,7 +145,7 @@ SUMMARY: list[doc.Field[VariantChecks]] = [
     doc.numeric("correct", "correct", lambda g: g.correct, unit="shapes"),
     doc.numeric("error", "worst error", lambda g: number(g.hardest.max_abs if g.hardest else None)),
     doc.numeric("used", "of the tolerance", lambda g: _used(g.hardest)),
-    doc.numeric("times", "error ÷ reference's", lambda g: _times(g.least_accurate)),
+    doc.numeric("times", "error ÷ reference's", lambda g: _times(g.checks)),
     doc.Field("wrong", "other results", lambda g: g.wrong, rank=1),
     doc.Field("at", "worst at", lambda g: g.hardest.shape if g.hardest else NONE, rank=2),
     doc.numeric("declined", "unsupported", lambda g: str(g.declined), rank=3, unit="shapes"),
@@ -185,7 +180,10 @@ def _used(worst: CheckRow | None) -> str:
     return f"{percent(worst.used)} of {number(worst.bound)}" if worst else NONE
 
 
-def _times(check: CheckRow | None) -> doc.Content:
-    if check is None or check.times_reference is None:
+def _times(checks: Sequence[CheckRow]) -> doc.Content:
+    """The error of the least accurate as a multiple of the reference's."""
+    compared = [(c.times_reference, c.varies) for c in checks if c.times_reference is not None]
+    if not compared:
         return ABSENT
-    return doc.cell(factor(check.times_reference), note="varies" if check.varies else "")
+    times, varies = max(compared, key=lambda pair: pair[0])
+    return doc.cell(factor(times), note="varies" if varies else "")

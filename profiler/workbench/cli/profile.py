@@ -168,33 +168,31 @@ def frame(result: Result, note: Callable[[str], None]) -> DataFrame:
 
 
 def blocks(result: Result, _: object) -> Iterator[doc.Block]:
+    """Variants; of a program kernels by time, then what limits those that were profiled."""
     if isinstance(result, TracedProgram):
         yield from variant.traced(result.timeline, result.faults)
         trace, chart = map(str, result.files)
         yield doc.paragraph("For ui.perfetto.dev: ", doc.code(trace), "; chart: ", doc.code(chart))
         return
     if isinstance(result, ProgramResult):
-        yield from _program(result)
+        if result.steps:
+            yield launches.program_ladder(result.steps)
+        yield launches.program(shlex.join(result.command), result.listed, is_cut=result.is_cut)
+        every = result.listed[:MOST]
+        yield launches.group_table(every, result.listed)
+        if len(result.listed) > len(every):
+            yield doc.paragraph(f"{len(result.listed) - len(every)} more with less time: --json")
+        yield from launches.untimed(result.listed)
+        yield launches.about(result.full.report)
+        for group in result.full.groups[: launches.DETAILED]:
+            yield launches.details(result.full.details(group), short=True)
+        shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
+        yield doc.paragraph(
+            "All counters: ", shown, ", lines with ", doc.code("--launch N --source")
+        )
         return
     ladder = result.ladder
     yield origin(ladder)
     for row in result.rows:
         yield variant.variant(row, ladder)
     yield from doc.warned(sentences(ladder.warnings))
-
-
-def _program(result: ProgramResult) -> Iterator[doc.Block]:
-    """Kernels by time, then what limits those that were profiled."""
-    if result.steps:
-        yield launches.program_ladder(result.steps)
-    yield launches.program(shlex.join(result.command), result.listed, is_cut=result.is_cut)
-    every = result.listed[:MOST]
-    yield launches.group_table(every, result.listed)
-    if len(result.listed) > len(every):
-        yield doc.paragraph(f"{len(result.listed) - len(every)} more with less time: --json")
-    yield from launches.untimed(result.listed)
-    yield launches.about(result.full.report)
-    for group in result.full.groups[: launches.DETAILED]:
-        yield launches.details(result.full.details(group), short=True)
-    shown = doc.code(f"workbench show {quote(str(result.full.report.path))}")
-    yield doc.paragraph("All counters: ", shown, ", lines with ", doc.code("--launch N --source"))
