@@ -399,11 +399,7 @@ def build_all(
 
 
 def compare(
-    executor: Executor,
-    base: Side,
-    head: Side,
-    asked: GateRequest,
-    folder: Path,
+    executor: Executor, base: Side, head: Side, asked: GateRequest, folder: Path
 ) -> StudyChanges:
     """All variants of a study. ``folder`` takes what is measured of it."""
     names = list(dict.fromkeys([*head.compared, *base.compared]))

@@ -104,11 +104,7 @@ class TracedProgram:
 
 
 def profile_program(
-    command: Sequence[str],
-    settings: Profiler,
-    tell: Tell,
-    asked: KernelChoice,
-    sessions: int = 0,
+    command: Sequence[str], settings: Profiler, tell: Tell, asked: KernelChoice, sessions: int = 0
 ) -> ProgramResult:
     """Run ``command`` twice under ncu, and keep the second run's report. Before that run
     ``sessions``, if any, time the chosen kernels, one of them the first. Raises WorkbenchError for

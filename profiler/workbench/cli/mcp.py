@@ -114,8 +114,7 @@ def run(options: McpOptions) -> None:
         served = server(answer)
     except ModuleNotFoundError as error:
         raise EnvironmentLacks(
-            f"the Python package '{error.name}' is missing",
-            hint=OWN_EXTRA.format("agents"),
+            f"the Python package '{error.name}' is missing", hint=OWN_EXTRA.format("agents")
         ) from error
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)

@@ -29,11 +29,7 @@ ShapeName = Annotated[
 ]
 GpuName = Annotated[
     str | None,
-    Option(
-        "--gpu",
-        help="GPU of the evidence; default: this one, or workspace's.",
-        metavar="NAME",
-    ),
+    Option("--gpu", help="GPU of the evidence; default: this one, or workspace's.", metavar="NAME"),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON object.")]
 Csv = Annotated[bool, Option("--csv", help="Print the table as CSV with unrounded numbers.")]

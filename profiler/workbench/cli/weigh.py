@@ -96,8 +96,7 @@ def read_trace(path: Path) -> ModelTrace:
             text = file.read(bounds.TRACE + 1)
         if len(text) > bounds.TRACE:
             raise UsageError(
-                f"{path.name} holds more than {bounds.TRACE >> 20} MiB",
-                hint="profile fewer steps",
+                f"{path.name} holds more than {bounds.TRACE >> 20} MiB", hint="profile fewer steps"
             )
         return msgspec.json.decode(text, type=ModelTrace)
     except (OSError, EOFError, msgspec.DecodeError) as error:
