@@ -17,7 +17,7 @@ import pytest
 import conftest
 from answers import Capsys, Patch, both_of, error_of, json_of, python, text_of
 from workbench.cli import main as cli
-from workbench.cli import waiting
+from workbench.cli import progress
 from workbench.cli.main import VERBS, main
 from workbench.render.as_json import VERSION
 from workspaces import FIXTURE, GOOD, ROOT, copy_of_fixture, make, rewrite
@@ -311,16 +311,16 @@ def test_help_names_no_type_of_python_and_has_an_example(capsys: Capsys) -> None
 
 
 def test_a_command_that_waits_says_so(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(waiting, "SILENT_S", 0.01)
-    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
+    monkeypatch.setattr(progress, "SILENT_S", 0.01)
+    monkeypatch.setattr(progress, "LOOK_S", 0.01)
     noted: queue.Queue[str] = queue.Queue()
 
     def printed(text: str) -> str:
         noted.put(text)
         return text
 
-    monkeypatch.setattr(waiting, "printable_lines", printed)
-    with waiting.telling("waiting for a host"):
+    monkeypatch.setattr(progress, "printable_lines", printed)
+    with progress.telling("waiting for a host"):
         assert re.fullmatch(r"waiting for a host \(\d+ s\)", noted.get(timeout=60))
 
 

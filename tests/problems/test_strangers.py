@@ -18,7 +18,7 @@ from answers import Capsys, Patch, both_of
 from problems.test_problems import TASK, complaint, file, flashinfer, problem
 from problems.test_problems import tried as tried
 from workbench.app.try_ import write
-from workbench.cli import waiting
+from workbench.cli import progress
 from workbench.errors import WorkbenchError
 from workbench.problems import given
 from workbench.problems.given import exact
@@ -310,8 +310,8 @@ def test_a_large_reference_stays_on_the_gpu() -> None:
 def test_a_reference_that_takes_long_says_so(
     tmp_path: Path, trials_here: None, monkeypatch: Patch, capsys: Capsys
 ) -> None:
-    monkeypatch.setattr(waiting, "SILENT_S", 0.01)
-    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
+    monkeypatch.setattr(progress, "SILENT_S", 0.01)
+    monkeypatch.setattr(progress, "LOOK_S", 0.01)
     text = "import time\n\n\ndef double(x):\n    return x * 2\n\n\n"
     text += "def reference(x):\n    time.sleep(0.1)\n    return x + x\n"
     err = both_of(capsys, "try", file(tmp_path, text), "--input", "x=randn(8)", code=0).err

@@ -15,7 +15,7 @@ from tools.folders import pack, unpack
 from answers import Capsys, Patch, error_of, text_of
 from made_ladder import ablation
 from made_records import built_kernel
-from workbench.cli import streams, waiting
+from workbench.cli import progress, streams
 from workbench.cli.main import main
 from workbench.cli.progress import Progress
 from workbench.render.doc import Block, Paragraph, Table, plain
@@ -206,8 +206,8 @@ def test_kernels_are_told_together(registers: tuple[int, ...], told: str, capsys
 
 
 def test_what_is_under_way_is_told_in_a_silence(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(waiting, "SILENT_S", 0.01)
-    monkeypatch.setattr(waiting, "LOOK_S", 0.01)
+    monkeypatch.setattr(progress, "SILENT_S", 0.01)
+    monkeypatch.setattr(progress, "LOOK_S", 0.01)
     said = threading.Event()
 
     def printed(text: str) -> str:
@@ -215,7 +215,7 @@ def test_what_is_under_way_is_told_in_a_silence(monkeypatch: Patch) -> None:
             said.set()
         return text
 
-    monkeypatch.setattr(waiting, "printable_lines", printed)
-    with Progress() as progress:
-        progress(Start(variant="fix1", phase=Phase.CHECK))
+    monkeypatch.setattr(progress, "printable_lines", printed)
+    with Progress() as hear:
+        hear(Start(variant="fix1", phase=Phase.CHECK))
         assert said.wait(60)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.cli.options import DoctorOptions
+from workbench.cli.progress import telling
 from workbench.cli.streams import show
-from workbench.cli.waiting import telling
 from workbench.cuda.compiler import package_version
 from workbench.cuda.programs import header_folders
 from workbench.errors import EnvironmentLacks

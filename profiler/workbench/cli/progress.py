@@ -4,16 +4,21 @@ and in a long silence what is under way.
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from workbench.cli.waiting import Waiting, telling
 from workbench.render.text import printable, printable_lines
-from workbench.run import protocol
 from workbench.words import CheckResult, Phase
 
+if TYPE_CHECKING:  # doctor waits where a package of it is missing
+    from workbench.run import protocol
+
+SILENT_S, LOOK_S = 8.0, 0.5  # after which a command says what it waits for
 VERBS = {
     Phase.BUILD: "building",
     Phase.CHECK: "checking",
@@ -21,6 +26,37 @@ VERBS = {
     Phase.CAPTURE: "profiling",
     Phase.TRACE: "tracing",
 }
+
+
+@dataclass
+class Waiting:
+    """Holds what a command waits for, and since when."""
+
+    what: str
+    since: float = field(default_factory=time.monotonic)
+
+
+@contextmanager
+def telling(what: str) -> Iterator[Waiting]:
+    """Inside, say from time to time what is still waited for, ``what`` at first."""
+    done, waiting = threading.Event(), Waiting(what)
+
+    def tell() -> None:
+        told = waiting.since
+        while not done.wait(LOOK_S):
+            now = time.monotonic()
+            if now - max(told, waiting.since) >= SILENT_S:
+                silence = f"{waiting.what} ({now - waiting.since:.0f} s)"
+                print(printable_lines(silence), file=sys.stderr)
+                told = now
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield waiting
+    finally:
+        done.set()
+        thread.join()
 
 
 class Progress:
@@ -72,6 +108,8 @@ class Progress:
             self.captures -= 1
 
     def __call__(self, event: protocol.Event) -> None:
+        from workbench.run import protocol
+
         if not isinstance(event, protocol.Checked):
             self.tell_checks()
         match event:

@@ -14,7 +14,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
-from workbench.cli.waiting import telling
+from workbench.cli.progress import Progress, telling
 from workbench.errors import WorkbenchError
 from workbench.render.text import printable_lines
 
@@ -50,8 +50,6 @@ class Stderr(Reporter):
         note(text)
 
     def progress(self, captures: int = 0, sessions: int = 0) -> AbstractContextManager[Hear]:
-        from workbench.cli.progress import Progress
-
         return Progress(captures, sessions)
 
     def waiting(self, what: str) -> AbstractContextManager[object]:
