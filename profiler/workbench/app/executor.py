@@ -50,8 +50,8 @@ class Reporter:
 
 @dataclass(frozen=True)
 class Task:
-    """A plan for a study. ``instead`` of the plan
-    there may be the trial call of what is tried. ``toolchain``: whose workers measure.
+    """A plan for a study; ``instead`` of it there may be the trial call of what is tried.
+    ``toolchain``: whose workers measure.
     """
 
     study: Study

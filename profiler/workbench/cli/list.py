@@ -186,7 +186,12 @@ def listing(listed: ListedStudy) -> doc.Section:
     others = [shape for shape in listed.shapes if shape != default]
     text = ", ".join(others) if len(others) < SHOWN else f"{len(others)} others (--json)"
     shapes = f"shapes: {default} (default){', ' * bool(others)}{text}"
-    shown = doc.table("variants", LISTED, _of_modules(variants), key=lambda v: v.variant)
+    rows = []  # the variant of each module without parameters, else its first
+    for name, every in grouped((base_name(each.variant), each) for each in variants).items():
+        first = next((one for one in every if one.variant == name), every[0])
+        more = f" (+{len(every) - 1})" if len(every) > 1 else ""
+        rows.append(replace(first, variant=first.variant + more))
+    shown = doc.table("variants", LISTED, rows, key=lambda v: v.variant)
     damaged = [
         doc.paragraph(f"{v.variant} has a damaged capture at {each.shape} ({each.gpu}): {each.why}")
         for v in variants
@@ -195,16 +200,6 @@ def listing(listed: ListedStudy) -> doc.Section:
     ]
     title = doc.line(doc.code(listed.study), f": {listed.title}")
     return doc.section(listed.study, title, doc.paragraph(shapes), shown, *damaged)
-
-
-def _of_modules(variants: Sequence[Listed]) -> list[Listed]:
-    """The variant of each module without parameters, else its first, and how many others it has."""
-    shown = []
-    for name, every in grouped((base_name(each.variant), each) for each in variants).items():
-        first = next((one for one in every if one.variant == name), every[0])
-        more = f" (+{len(every) - 1})" if len(every) > 1 else ""
-        shown.append(replace(first, variant=first.variant + more))
-    return shown
 
 
 LISTED: list[doc.Field[Listed]] = [

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from workbench import __version__
 from workbench.cli.main import command
 from workbench.cli.options import McpOptions
-from workbench.cli.streams import failed
 from workbench.errors import (
     EnvironmentLacks,
     Interrupted,
@@ -245,7 +244,9 @@ async def lines_of(stream: asyncio.StreamReader, say: Say) -> list[str]:
 
 
 def error_of(error: WorkbenchError) -> Data:
-    return dict(json.loads(failed(error)))
+    from workbench.render import in_short
+
+    return dict(json.loads(in_short.dumps(in_short.error(error))))
 
 
 async def call(

@@ -146,16 +146,12 @@ def on_terminal(options: Any) -> bool:
 @printing()
 def show_failure(error: WorkbenchError) -> None:
     """The answer of a command that failed, in the form that is owed."""
-    global owed
-    print(failed(error, short=owed == "--brief"))
-    owed = ""
-
-
-def failed(error: WorkbenchError, *, short: bool = True) -> str:
-    """The answer of a command that failed."""
     from workbench.render import as_json, in_short
 
-    return in_short.dumps(in_short.error(error)) if short else as_json.dumps(in_short.error(error))
+    global owed
+    dumps = in_short.dumps if owed == "--brief" else as_json.dumps
+    print(dumps(in_short.error(error)))
+    owed = ""
 
 
 def owe(arguments: Sequence[str]) -> None:
