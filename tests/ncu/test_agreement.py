@@ -39,7 +39,6 @@ from workspaces import (
     FLUSHED,
     RAW,
     SHOWN,
-    ladder_steps,
     output_of,
     recorded_capture,
     recorded_index,
@@ -364,48 +363,6 @@ def test_rules_are_ncus_own(variant: str) -> None:
     stall = "CPIStall", "Long Scoreboard Stalls"
     if variant == "baseline":
         assert found[stall] == pytest.approx(said[stall]["speedup_estimation"]["speedup"])
-
-
-def test_json_has_the_account_of_every_step_and_of_the_ladder() -> None:
-    data = json.loads(output_of("ablate --json --full"))
-    rows = {row["variant"]: row for row in data["variants"]}
-    assert rows["baseline"]["against_parent"] is None
-    every = {after for _, after in ladder_steps()}
-    assert rows["fix3"]["against_parent"] is None
-    for after in every - {"fix3"}:
-        made = rows[after]["against_parent"]["decomposition"]
-        assert made["ratio"] == pytest.approx(
-            made["residual"] * math.prod(factor["gain"] for factor in made["factors"])
-        )
-        assert made["residual"] == pytest.approx(1, abs=0.02)
-    gains: dict[str, float] = {}
-    at = data["whole"]["after"]
-    while rows[at]["parent"]:
-        parent = rows[at]["parent"]
-        was, came = (duration_parts(recorded_capture(SHOWN, name).metrics) for name in (parent, at))
-        assert was is not None
-        assert came is not None
-        made_here = speedup_factors(was, came)
-        if rows[at]["against_parent_at"] is None:
-            told = rows[at]["against_parent"]["decomposition"]["factors"]
-            assert {part["id"]: part["gain"] for part in told} == {
-                part.id: part.gain for part in made_here.factors
-            }
-        for part in made_here.factors:
-            gains[part.id] = gains.get(part.id, 1.0) * part.gain
-        at = parent
-    whole = data["whole"]["decomposition"]["factors"]
-    assert {each["id"]: each["gain"] for each in whole} == pytest.approx(gains)
-    absent = {row["variant"] for row in data["variants"] if row["status"] != "current"}
-    assert absent == {"fix3"}
-    assert {p["result"] for p in rows["fix3"]["predictions"]} == {"not measurable"}
-    predictions = [p for row in rows.values() for p in row["predictions"]]
-    outcomes = [p["result"] for p in predictions if not p["restates"]]
-    score = data["predictions"]
-    for word in ("confirmed", "refuted", "not measurable"):
-        key = word.replace(" ", "_")
-        assert score[key] == outcomes.count(word)
-    assert score["restated"] == len(predictions) - len(outcomes) > 0
 
 
 def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
