@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -131,28 +129,6 @@ def test_a_included_file_is_part_of_the_diff(tmp_path: Path) -> None:
     assert "+__device__ int tool() { return 1; }" in changes(found.files[-1].rows)
     assert found.why == ("", "stale")
     assert found.hunks[0].after.samples is None
-
-
-def hunks(found: SourceDiff) -> list[int]:
-    return [hunk.number for hunk in found.hunks]
-
-
-def test_json_has_every_hunk_with_both_costs(capsys: Capsys, evidence: LadderEvidence) -> None:
-    data = json.loads(run(capsys, "diff", "fix4", "fix5", "--json"))
-    found = pair_sources(evidence, "fix4", "fix5")
-    assert [h["number"] for h in data["hunks"]] == hunks(found)
-    by_function: dict[str, Any] = {h["function"]: h for h in data["hunks"]}
-    copy = by_function["copy_async"]
-    assert copy["before"]["instructions"] is None
-    assert copy["after"]["excess_shared_wavefronts"] > 1e5
-    assert data["speedup"]["low"] <= data["speedup"]["ratio"] <= data["speedup"]["high"]
-    made = data["comparison"]["decomposition"]
-    product = math.prod(factor["gain"] for factor in made["factors"])
-    assert made["ratio"] == pytest.approx(product * made["residual"])
-    step = next(row for row in data["variants"] if row["variant"] == "fix5")["against_parent"]
-    assert step.items() <= data["comparison"].items()
-    assert data["figures"]["stall.long_scoreboard"]["factor"] < 0.5
-    assert data["not_collected"] == {}
 
 
 def test_it_shows_what_moved_and_the_sources_on_demand(capsys: Capsys) -> None:

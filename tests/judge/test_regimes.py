@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 
 import msgspec
@@ -38,7 +37,7 @@ from workbench.judge.session_checks import timing_facts
 from workbench.judge.times import ShapeTimes
 from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.render import answers, in_short, markdown
-from workbench.render.as_json import dumps, plain_data
+from workbench.render.as_json import plain_data
 from workbench.render.doc import Bullets, plain
 from workbench.render.document import ladder_report, variant
 from workbench.render.document.ladder_report import change, summary
@@ -508,20 +507,6 @@ def test_accuracy_is_judged_over_all_shapes_and_kinds_of_inputs() -> None:
     absent = accuracy_gate({"s": check()}, Gates(), "sdpa")
     assert (absent.passed, absent.binding) == (None, False)
     assert sentence(absent.why) == "no error of the reference to compare with"
-
-
-def test_every_regime_is_in_the_json_with_its_ratios() -> None:
-    data = json.loads(dumps(answers.ablation(judged(in_regimes(EARLY, alone=9.7)))))
-    row = data["variants"][1]
-    assert list(row["regimes"]) == ["chained", "back to back", "cold"]
-    behind = row["regimes"]["back to back"]
-    assert behind["microseconds"]["value"] == pytest.approx(4.92, rel=1e-3)
-    assert behind["speedup_over_parent"]["ratio"] == pytest.approx(1.158, abs=0.003)
-    assert behind["fastest"] == REFERENCE
-    assert row["microseconds"]["regime"] == "chained"
-    assert row["shapes_dropped"] == []
-    assert data["timing"]["interference"]["reference"] == REFERENCE
-    assert data["timing"]["sessions"] == 5
 
 
 def test_the_price_of_a_step_is_told_and_must_be_declared() -> None:
