@@ -87,16 +87,6 @@ EARLY = {
 }
 
 
-def test_early_start_is_rejected_by_its_chained_time() -> None:
-    found = judged(in_regimes(EARLY, alone=9.7))
-    row = found.row("fix11[early=1]")
-    assert row.verdict == Verdict.SLOWER
-    assert not_none(row.over_parent).ratio == pytest.approx(0.98, abs=0.003)
-    (shown,) = (r for r in ladder_table(found).rows if r.key == row.variant)
-    assert plain(shown.cells["verdict"].text) == "slower"
-    assert not_none(found.best).variant == "fix11"
-
-
 LIMITED = {
     CHAINED: {"fix11": 125.0, "fix11[early=1]": 120.0, REFERENCE: 150.0},
     Regime.ALONE: {"fix11": 132.0, "fix11[early=1]": 130.0, REFERENCE: 151.0},
