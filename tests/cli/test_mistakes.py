@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tools.folders import unpacked
 from torch.utils import cpp_extension
 
 from answers import Patch
@@ -30,6 +32,8 @@ from workbench.study.front_ends import (
     require_configuration,
 )
 from workbench.study.workspace import load_module
+
+FILES = unpacked(Path(__file__).with_name("files.txtar"))
 
 
 @pytest.fixture
@@ -229,30 +233,6 @@ def test_front_ends_are_prepared_before_a_module_imports_them(
     assert heard == [{"lineinfo": True}, {"debug": True}]
 
 
-EXTENSION = '''
-from torch.utils.cpp_extension import load_inline
-
-CODE = """
-int doubled(int x) {
-    return 2 * x;
-}
-"""
-module = load_inline("twice", CODE)
-
-
-def run(x):
-    return x
-'''
-STUDY = """
-from workbench import Shape, Tolerance, Work
-from workbench.problems import given
-
-module = given.File(__file__, "theirs.py").module
-shapes, default_shape, tolerance = {"n": Shape(n=4)}, "n", Tolerance(1.0, 1.0)
-inputs = reference = work = print
-"""
-
-
 @pytest.mark.parametrize("kind", ["variants", "trial"])
 def test_what_study_and_variant_both_build_is_built_alike(
     kind: str, study: Path, monkeypatch: Patch
@@ -260,8 +240,7 @@ def test_what_study_and_variant_both_build_is_built_alike(
     """Or every process would build it once for each."""
     built: list[str] = []
     monkeypatch.setattr(cpp_extension, "load_inline", lambda name, code, *rest: built.append(code))
-    (study / "study.py").write_text(STUDY)
-    (study / "theirs.py").write_text(EXTENSION)
+    shutil.copytree(FILES / "extension", study, dirs_exist_ok=True)
     monkeypatch.chdir(study.parents[1])
     name, nothing = study.name, dict[str, Any]()
     if kind == "trial":
@@ -343,7 +322,7 @@ def test_cupys_classes_are_given_lines_and_all_else_as_it_was(
     ]
 
 
-LLVM = Path(__file__).with_name("triton.ll").read_text()
+LLVM = (FILES / "triton.ll").read_text()
 
 
 def test_what_triton_inlines_of_its_library_belongs_to_the_users_line() -> None:

@@ -21,6 +21,7 @@ from benchmarks.shipped import page
 from msgspec import structs
 
 from answers import Capsys, Patch, error_of, not_none, python
+from cli.test_mistakes import FILES
 from shipped_packages import handmade, loaded, ops_of, passes_opcheck, quiet
 from workbench.app import try_
 from workbench.app.try_ import UNCALLED
@@ -391,23 +392,8 @@ def test_what_it_needs_beside_torch() -> None:
 
 
 # ---- a file that was tried -------------------------------------------------------------------
-TRIED = """
-import torch
-from halves import half
-
-
-def softmax(x, scale=1.0):
-    return half(2 * torch.softmax(x * scale, -1))
-
-
-def inputs(rows=8):
-    return (torch.randn(rows, 4),)
-"""
-
-
 def test_a_kept_file_answers_without_the_workbench(tmp_path: Path, monkeypatch: Patch) -> None:
-    (tmp_path / "soft.py").write_text(TRIED)
-    (tmp_path / "halves.py").write_text("def half(x):\n    return x / 2\n")
+    shutil.copytree(FILES / "tried", tmp_path, dirs_exist_ok=True)
     request = Request(source=tmp_path / "soft.py", versus="torch.softmax", name="mine")
     problem = read_python_function(request)
     try_.write(problem, tmp_path / "ws", structs.replace(UNCALLED, bytes={"rows=8": 256.0}))
@@ -444,31 +430,7 @@ def test_a_kept_file_is_faster_than_its_reference(low: float | None, is_kept: bo
 
 
 # ---- other kinds of studies ------------------------------------------------------------------
-SEVERAL = """
-from workbench import Shape, Tolerance, Work
-
-shapes = {"large": Shape(n=64), "odd": Shape(profiled=False, n=33)}
-default_shape = "large"
-tolerance = Tolerance(absolute=1e-6, relative=1e-6)
-
-
-def inputs(shape, generator):
-    import torch
-
-    def draw(*size):
-        return torch.randn(size, generator=generator, device=generator.device)
-
-    return {"x": draw(shape.n, 4).t(), "y": draw(4), "scale": 2.0, "mode": "sum"}
-
-
-def reference(x, y, scale, mode):
-    x, y = x.double(), y.double()
-    return {"sum": x.sum(0), "most": x.argmax(1)}
-
-
-def work(shape):
-    return Work(flops=shape.n, bytes=shape.n, dtype="float32")
-"""
+SEVERAL = (FILES / "shipped" / "several.py").read_text()  # outputs of a study
 CHANGES = "def run(x, y, scale, mode):\n    return x.sum(0), x.argmax(1)\n"
 
 
