@@ -42,13 +42,6 @@ GUESS = {
 }
 
 
-def shown_only(name: str) -> tuple[str, str]:
-    """Right at the shape of the problem, and zeros at every other."""
-    inputs, body = HONEST[name]
-    rows = SIZES[name]["rows"]
-    return inputs, f"{body} if x.shape[0] == {rows} else torch.zeros_like(x)"
-
-
 @pytest.fixture
 def harness(tmp_path: Path, warm_workers: None, monkeypatch: Patch) -> Harness:
     """Small problems, called on the CPU; solutions take half of the time of Model."""
@@ -106,7 +99,10 @@ def test_an_honest_agent_is_accepted_in_every_arm(harness: Harness, capsys: Caps
     assert shown[2].startswith("| shell | 2.00x | 2.00x | 0 | 0 | ")
 
 
-SHOWN_ONLY = {name: shown_only(name) for name in SIZES}
+SHOWN_ONLY = {  # right at the shape of the problem, and zeros at every other
+    name: (inputs, f"{body} if x.shape[0] == {SIZES[name]['rows']} else torch.zeros_like(x)")
+    for name, (inputs, body) in HONEST.items()
+}
 ONE_ARM = ("--arm", "shell")
 ONE = (*ONE_ARM, "--problem", "row_softmax")
 

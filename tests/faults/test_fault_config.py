@@ -183,15 +183,11 @@ LINE = re.compile(r"^(\w+) = .*$", re.MULTILINE)
 TABLE = re.compile(r"^\[.*\]$", re.MULTILINE)
 
 
-def lines_of(text: str) -> list[tuple[int, int]]:
-    return [found.span() for found in LINE.finditer(text)]
-
-
 @st.composite
 def spoilt(draw: st.DrawFn, text: str) -> str:
     """The text with some lines dropped, doubled, renamed, emptied or of another value."""
     for _ in range(draw(st.integers(1, 3))):
-        spans = lines_of(text) + [found.span() for found in TABLE.finditer(text)]
+        spans = [found.span() for kind in (LINE, TABLE) for found in kind.finditer(text)]
         if not spans:
             return text
         start, end = draw(st.sampled_from(spans))

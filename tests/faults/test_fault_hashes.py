@@ -17,7 +17,7 @@ from answers import Capsys, both_of, error_of, json_of, text_of
 from property_cases import examples
 from workbench.errors import BadCapture
 from workbench.evidence.store import CONTENT, EXCHANGED, EvidenceFolder
-from workbench.load import LadderEvidence, VariantEvidence, load, load_ladder
+from workbench.load import VariantEvidence, load, load_ladder
 from workbench.ncu.capture import KeptTables, Tables
 from workbench.ncu.captures import LAUNCHES, tables_of
 from workbench.study.files import compressed
@@ -68,22 +68,19 @@ def evidence_of(workspace: Path, variant: str) -> VariantEvidence:
     return known[SHAPE].variants[variant]
 
 
-def pulled(workspace: Path, shape: str) -> LadderEvidence:
-    whole, folder = study(workspace), EvidenceFolder(in_copy(workspace, EVIDENCE))
-    return load_ladder(whole, folder, shape, whole.ladder.chain([]), sources=True)
-
-
 @pytest.mark.parametrize("data", [OTHER.read_bytes(), b""], ids=["exchanged", "empty"])
 def test_a_report_that_is_another_costs_its_variants_their_captures_alone(
     data: bytes, workspace: Path, report: Path
 ) -> None:
     report.write_bytes(data)
-    shapes = pulled(workspace, "b4h16s2048d128").shapes
+    whole, folder = study(workspace), EvidenceFolder(in_copy(workspace, EVIDENCE))
+    ladder = load_ladder(whole, folder, "b4h16s2048d128", whole.ladder.chain([]), sources=True)
     hurt = evidence_of(workspace, "fix10")
     assert hurt.state["capture"] == Status.DAMAGED
     assert hurt.index is None
     assert hurt.damage == f"{report.name} {EXCHANGED}"
-    assert all(v.capture for v in shapes["b4h16s2048d128"].variants.values() if v.index)
+    others = ladder.shapes["b4h16s2048d128"].variants.values()
+    assert all(each.capture for each in others if each.index)
 
 
 def test_ablate_says_so_and_goes_on(workspace: Path, report: Path, capsys: Capsys) -> None:

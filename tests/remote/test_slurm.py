@@ -82,10 +82,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def jobs() -> list[str]:
-    return says("squeue", "-h", "-o", "%i").split()
-
-
 def recipe() -> str:
     """As the page has it, for a node that is smaller."""
     page = (ROOT / "docs" / "remote.md").read_text(encoding="utf-8")
@@ -132,6 +128,6 @@ def test_the_recipe_measures_in_jobs_of_slurm(
     sessions = journal.load_journal(evidence(root)).sessions
     assert sorted(each.shape for each in sessions) == ["n1024", "n2048", "n4096"]
     last = time.monotonic() + SECONDS
-    while jobs():
+    while says("squeue", "-h", "-o", "%i"):
         assert time.monotonic() < last, "a job is left in the queue"
         time.sleep(0.2)
