@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY = "libnvidia-ml.so.1"
 NVML_PACKAGE = "nvidia-ml-py"
 REASON = "nvmlClocksEventReason"
+NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
+OWN_FOLDER = "WORKBENCH_FOLDER"  # names the only folder that a remote worker writes to
+POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,62 @@ class Gpu:
         from workbench.cuda.compiler import arch_of  # with the whole package
 
         return arch_of(int(match[1]), int(match[2]))
+
+
+@cache
+def find_gpu() -> Gpu | None:
+    """Return the first GPU that this process may use (see ``CUDA_VISIBLE_DEVICES``), or None."""
+    return next(iter(gpus()), None)
+
+
+def require_gpu(name: str | None, uuid: str | None) -> None:
+    """Raises EnvironmentLacks where a worker runs on another GPU than the one whose evidence is
+    written. Slices are distinguished by name: CUDA may report the UUID of the whole GPU.
+    """
+    here = find_gpu()
+    if here is None or not here.uuid or not uuid:
+        return
+    same = uuid.lower() == here.uuid.lower()
+    if here.profile:
+        from workbench.evidence.store import gpu_slug  # reads records: not without msgspec
+
+        same = here.slug == gpu_slug(name or "")
+    if not same:
+        raise EnvironmentLacks(
+            f"the worker runs on {name} ({uuid}), and the evidence is that of {here.full_name} "
+            f"({here.uuid})",
+            hint=f"CUDA_VISIBLE_DEVICES={here.uuid} names the GPU",
+        )
+
+
+def gpus() -> list[Gpu]:
+    """Return the GPUs that this process may use. If ``CUDA_VISIBLE_DEVICES`` is set, it decides
+    among those that NVML lists.
+    """
+    return usable(look().gpus, os.environ.get(VISIBLE))
+
+
+def usable(listed_gpus: Sequence[Gpu], named: str | None) -> list[Gpu]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID.
+    Like in CUDA, the first name that fits none ends the list. If it is not set, slices replace
+    GPUs.
+
+    Numbers count as NVML does, by PCI address. CUDA does so too with
+    ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and where all GPUs are equal; else it puts the fastest first.
+    """
+    whole = [gpu for gpu in listed_gpus if not gpu.profile]
+    if named is None:
+        return [gpu for gpu in listed_gpus if gpu.profile] or whole
+    listed: list[Gpu] = []
+    for word in (part.strip() for part in named.split(",")):
+        if word.isdigit():
+            meant = whole[int(word) : int(word) + 1]
+        else:
+            meant = [gpu for gpu in listed_gpus if word and gpu.uuid.startswith(word)][:1]
+        if not meant:
+            break
+        listed += meant
+    return listed
 
 
 @dataclass(frozen=True)
@@ -154,36 +213,6 @@ def _listed(nvml: Any) -> ListedGpus:
     return ListedGpus(tuple(gpus), driver, error, tuple(lost))
 
 
-def gpus() -> list[Gpu]:
-    """Return the GPUs that this process may use. If ``CUDA_VISIBLE_DEVICES`` is set, it decides
-    among those that NVML lists.
-    """
-    return usable(look().gpus, os.environ.get(VISIBLE))
-
-
-def usable(listed_gpus: Sequence[Gpu], named: str | None) -> list[Gpu]:
-    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` names, by number or by the beginning of a UUID.
-    Like in CUDA, the first name that fits none ends the list. If it is not set, slices replace
-    GPUs.
-
-    Numbers count as NVML does, by PCI address. CUDA does so too with
-    ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` and where all GPUs are equal; else it puts the fastest first.
-    """
-    whole = [gpu for gpu in listed_gpus if not gpu.profile]
-    if named is None:
-        return [gpu for gpu in listed_gpus if gpu.profile] or whole
-    listed: list[Gpu] = []
-    for word in (part.strip() for part in named.split(",")):
-        if word.isdigit():
-            meant = whole[int(word) : int(word) + 1]
-        else:
-            meant = [gpu for gpu in listed_gpus if word and gpu.uuid.startswith(word)][:1]
-        if not meant:
-            break
-        listed += meant
-    return listed
-
-
 def why_none() -> str:
     """Why this process has no GPU. If NVML fails, this quotes what nvidia-smi says."""
     listed = look()
@@ -206,6 +235,76 @@ def nvidia_smi() -> str:
         return f"nvidia-smi does not run: {text}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"nvidia-smi: {lines[0] if lines else f'exit code {code}'}"
+
+
+@cache
+def find_ncu() -> str | None:
+    """Path of ncu: on PATH, in the CUDA toolkit, or in the newest Nsight Compute installed."""
+    on_path = shutil.which("ncu")
+    if on_path:
+        return on_path
+    for location in map(Path, NCU_LOCATIONS):
+        if location.is_file():
+            return str(location)
+        versions = sorted(location.glob("*/ncu"))
+        if versions:
+            return str(versions[-1])
+    return None
+
+
+@cache
+def ncu_version(ncu: str) -> str | None:
+    from workbench.cuda.compiler import ran  # with the whole package
+
+    text = ran([ncu, "--version"], ".", bounds.TOOL_SECONDS)[1]
+    match = re.search(r"Version (\d+(?:\.\d+)+)", text)
+    return ".".join(match[1].split(".")[:3]) if match else None
+
+
+def missing_packages() -> list[str]:
+    """Packages of the ``gpu`` extra that cannot be found."""
+    names = {"torch": "torch", "cuda.core": "cuda-core", "pynvml": NVML_PACKAGE}
+    missing = []
+    for module, package in names.items():
+        try:
+            spec = find_spec(module)
+        except ModuleNotFoundError:
+            spec = None
+        if spec is None:
+            missing.append(package)
+    return missing
+
+
+def missing_to_run() -> list[str]:
+    """List the missing packages that building and running need. NVML's only describes the GPU."""
+    return [name for name in missing_packages() if name != NVML_PACKAGE]
+
+
+def can_measure() -> bool:
+    """Whether verbs measure here instead of reading recorded evidence."""
+    return find_gpu() is not None and find_ncu() is not None and not missing_packages()
+
+
+def why_not_measuring() -> EnvironmentLacks:
+    """Return why nothing can be measured here, as an error to raise."""
+    missing, ncu = missing_packages(), find_ncu()
+    lacks = EnvironmentLacks(f"Python packages are missing: {', '.join(missing)}", hint=INSTALL)
+    if find_gpu() is not None:
+        return no_ncu() if ncu is None else lacks
+    if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
+        return lacks  # there may well be a GPU
+    return EnvironmentLacks(
+        f"no NVIDIA GPU was found ({why_none()})",
+        hint="verbs show the recorded evidence here, and --on HOST measures on another; "
+        "`workbench doctor` says what is missing",
+    )
+
+
+def no_ncu() -> EnvironmentLacks:
+    return EnvironmentLacks(
+        "ncu was not found on PATH or under /usr/local/cuda",
+        hint="install Nsight Compute, or put its folder on PATH",
+    )
 
 
 @dataclass(frozen=True)
@@ -258,10 +357,6 @@ class Gauge:
             throttled=bool(reasons & ~benign),
             reasons=tuple(name for name, bit in self.reasons.items() if reasons & ~benign & bit),
         )
-
-
-OWN_FOLDER = "WORKBENCH_FOLDER"  # names the only folder that a remote worker writes to
-POLL_SECONDS = 0.2
 
 
 def own_folder() -> Path:
@@ -329,102 +424,3 @@ def one_gpu(name: str, note: Callable[[str], None]) -> Iterator[tuple[Gpu, Path]
 
 def _named(gpu: Gpu) -> str:
     return re.sub(r"[^\w-]", "_", gpu.uuid)
-
-
-NCU_LOCATIONS = ("/usr/local/cuda/bin/ncu", "/opt/nvidia/nsight-compute")
-
-
-@lru_cache
-def find_gpu() -> Gpu | None:
-    """Return the first GPU that this process may use (see ``CUDA_VISIBLE_DEVICES``), or None."""
-    return next(iter(gpus()), None)
-
-
-def require_gpu(name: str | None, uuid: str | None) -> None:
-    """Raises EnvironmentLacks where a worker runs on another GPU than the one whose evidence is
-    written. Slices are distinguished by name: CUDA may report the UUID of the whole GPU.
-    """
-    here = find_gpu()
-    if here is None or not here.uuid or not uuid:
-        return
-    same = uuid.lower() == here.uuid.lower()
-    if here.profile:
-        from workbench.evidence.store import gpu_slug  # reads records: not without msgspec
-
-        same = here.slug == gpu_slug(name or "")
-    if not same:
-        raise EnvironmentLacks(
-            f"the worker runs on {name} ({uuid}), and the evidence is that of {here.full_name} "
-            f"({here.uuid})",
-            hint=f"CUDA_VISIBLE_DEVICES={here.uuid} names the GPU",
-        )
-
-
-@lru_cache
-def find_ncu() -> str | None:
-    """Path of ncu: on PATH, in the CUDA toolkit, or in the newest Nsight Compute installed."""
-    on_path = shutil.which("ncu")
-    if on_path:
-        return on_path
-    for location in map(Path, NCU_LOCATIONS):
-        if location.is_file():
-            return str(location)
-        versions = sorted(location.glob("*/ncu"))
-        if versions:
-            return str(versions[-1])
-    return None
-
-
-@lru_cache
-def ncu_version(ncu: str) -> str | None:
-    from workbench.cuda.compiler import ran  # with the whole package
-
-    text = ran([ncu, "--version"], ".", bounds.TOOL_SECONDS)[1]
-    match = re.search(r"Version (\d+(?:\.\d+)+)", text)
-    return ".".join(match[1].split(".")[:3]) if match else None
-
-
-def missing_packages() -> list[str]:
-    """Packages of the ``gpu`` extra that cannot be found."""
-    names = {"torch": "torch", "cuda.core": "cuda-core", "pynvml": NVML_PACKAGE}
-    missing = []
-    for module, package in names.items():
-        try:
-            spec = find_spec(module)
-        except ModuleNotFoundError:
-            spec = None
-        if spec is None:
-            missing.append(package)
-    return missing
-
-
-def missing_to_run() -> list[str]:
-    """List the missing packages that building and running need. NVML's only describes the GPU."""
-    return [name for name in missing_packages() if name != NVML_PACKAGE]
-
-
-def can_measure() -> bool:
-    """Whether verbs measure here instead of reading recorded evidence."""
-    return find_gpu() is not None and find_ncu() is not None and not missing_packages()
-
-
-def why_not_measuring() -> EnvironmentLacks:
-    """Return why nothing can be measured here, as an error to raise."""
-    missing, ncu = missing_packages(), find_ncu()
-    lacks = EnvironmentLacks(f"Python packages are missing: {', '.join(missing)}", hint=INSTALL)
-    if find_gpu() is not None:
-        return no_ncu() if ncu is None else lacks
-    if NVML_PACKAGE in missing and shutil.which("nvidia-smi") is not None:
-        return lacks  # there may well be a GPU
-    return EnvironmentLacks(
-        f"no NVIDIA GPU was found ({why_none()})",
-        hint="verbs show the recorded evidence here, and --on HOST measures on another; "
-        "`workbench doctor` says what is missing",
-    )
-
-
-def no_ncu() -> EnvironmentLacks:
-    return EnvironmentLacks(
-        "ncu was not found on PATH or under /usr/local/cuda",
-        hint="install Nsight Compute, or put its folder on PATH",
-    )

@@ -87,166 +87,6 @@ class Lied(Lost):
     """One that says what cannot be: no honest one does."""
 
 
-class GatedReplay(NamedTuple):
-    """A replay: its graph, microseconds, secret, and the memory of the sums of its calls. The end
-    came somewhere in the last of so many microseconds that are ``uncertain``.
-    """
-
-    graph: int
-    microseconds: float
-    secret: int
-    sums: bytes
-    uncertain: float
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether somebody stopped the referee, or took its core, when it ought to have looked."""
-        return self.uncertain > max(UNCERTAIN_US, UNCERTAIN * self.microseconds)
-
-
-@dataclass
-class GatedProcess:
-    """A process that replays graphs, as the referee sees it. An executor's graph has so many
-    ``calls``, and the auditor's with the number ``bare`` has none of them.
-    """
-
-    page: Page
-    pipe: Connection
-    pid: int
-    parent: Parent
-    posted: int = 0
-    opened: int = 0
-    calls: int = 0
-    bare: int = 0
-    made: list[GatedReplay] = field(default_factory=list)
-
-    def until(self, word: int, least: int, seconds: float) -> int:
-        """Wait until a word of the page is at least so much; return when it was not, at last, in
-        nanoseconds. Raises Lost.
-        """
-        words, began, looked = self.page.words, time.monotonic(), time.perf_counter_ns()
-        look = began + LOOK_SECONDS
-        while True:
-            for _ in range(gated.POLLS):
-                this_look = time.perf_counter_ns()
-                if words[word] >= least:
-                    return looked
-                looked = this_look
-            if words[gated.STATE] == gated.FAILED:
-                raise Lost(self.received(ANSWER_SECONDS).decode("utf-8", "replace"))
-            now = time.monotonic()
-            if now > look:
-                look = now + LOOK_SECONDS
-                self.parent.require()
-                if not self.pid or os.waitpid(self.pid, os.WNOHANG)[0]:
-                    self.pid = 0
-                    raise Lost("its process ended")
-            if words[gated.EXPIRED] or now > began + seconds:
-                raise Lost(f"nothing came for {now - began:.0f} s")
-
-    def received_object(self) -> Any:
-        """What a trusted process has sent: the auditor, whose references may be slow."""
-        return ForkingPickler.loads(self.received(AUDITOR_SECONDS))
-
-    def received(self, seconds: float | None = None, most: int = MOST_BYTES) -> bytes:
-        """Raises Lost for a message that never ends, or is of more bytes than ``most``."""
-        seconds = seconds or ANSWER_SECONDS
-        if not self.pipe.poll(seconds):
-            raise Lost(f"nothing came for {seconds:.0f} s")
-        try:
-            return self.pipe.recv_bytes(most)
-        except EOFError:
-            raise Lost("its process ended") from None
-        except OSError as error:
-            raise Lost(f"its message is broken: {error}") from None
-
-    def command(self, command: int) -> None:
-        self.posted += 1
-        self.page.words[gated.COMMANDS + self.posted % gated.RING] = command
-        self.page.words[gated.POSTED] = self.posted
-
-    def finished(self) -> None:
-        """Wait until the last command is done."""
-        self.until(gated.SERVED, self.posted, ANSWER_SECONDS)
-
-    def open(self, graph: int) -> GatedReplay:
-        """Let the replay at the gate run, and wait for its end."""
-        words, ticket = self.page.words, self.opened + 1
-        self.until(gated.ARRIVED, ticket, ANSWER_SECONDS)
-        self.opened, place = ticket, ticket % gated.RING
-        secret = secrets.randbits(SECRET_BITS) << gated.SLOT_BITS | ticket % (1 << gated.SLOT_BITS)
-        began = time.perf_counter_ns()
-        words[gated.SECRETS + place] = secret
-        words[gated.GO] = ticket
-        opened = time.perf_counter_ns()
-        looked = self.until(gated.ENDED, ticket, ANSWER_SECONDS)
-        # The sums are read before the clock stops: the flag may be a lie.
-        sums = words[gated.SUMS : gated.SUMS + gated.WORDS].tobytes()
-        ended = time.perf_counter_ns()
-        uncertain = (opened - began + ended - looked) / 1e3
-        made = GatedReplay(graph, (ended - began) / 1e3, secret, sums, uncertain)
-        self.made.append(made)
-        return made
-
-    def replay(self, graph: int) -> GatedReplay:
-        """Replay a graph twice, the second queued behind the first, which warms up."""
-        self.command(graph)
-        self.command(graph)
-        self.open(graph)
-        return self.open(graph)
-
-    def stop(self) -> None:
-        if self.pid:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        self.pipe.close()
-
-
-def decoded(told: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(told, type=kind)
-    except (msgspec.DecodeError, RecursionError):
-        raise Lied(
-            "it does not say how its outputs lie in memory, or what its graphs launch"
-        ) from None
-
-
-@dataclass
-class ReplayTimes:
-    """Microseconds of whole replays, by graph."""
-
-    variant: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
-    bare: list[float] = field(default_factory=list)
-
-    def call(self, calls: int) -> tuple[float, float]:
-        """Return the microseconds that a call adds, and their standard error."""
-        medians = [median(times) for times in self.variant.values()]
-        errors = [error_of(times) for times in self.variant.values()]
-        error = math.hypot(math.hypot(*errors) / len(errors), error_of(self.bare))
-        # One call more is ahead of the others.
-        return (fmean(medians) - median(self.bare)) / (calls + 1), error / (calls + 1)
-
-
-def kinds_of(both: Sequence[ReplayTimes]) -> list[list[float]]:
-    """List the times of each kind of replay: of each graph, and of the bare graphs."""
-    return [kind for times in both for kind in (*times.variant.values(), times.bare)]
-
-
-def interrupted(both: Sequence[ReplayTimes]) -> str:
-    """Say where too many replays of a kind were; "" where enough are left of each."""
-    for times in kinds_of(both):
-        count = sum(map(math.isnan, times))
-        if count and len(times) - count < max(FEWEST_WHOLE, LEAST_WHOLE * len(times)):
-            return f"at the end of {count} of {len(times)} replays"
-    return ""
-
-
-def error_of(times: Sequence[float]) -> float:
-    middle = median(times)
-    return MAD * median(abs(t - middle) for t in times) / math.sqrt(len(times))
-
-
 class Referee:
     """It judges the variants of one job at one shape, each beside the ``anchor``: the primary
     reference or, where there is none, the first step.
@@ -495,6 +335,166 @@ class Referee:
         told = LaunchedGraphs(layouts_of(latest[0].found), one_call, tuple(launched))
         pipe.send_bytes(msgspec.json.encode(told))
         executor.serve(instances[0].calls[Regime.CHAINED])
+
+
+class GatedReplay(NamedTuple):
+    """A replay: its graph, microseconds, secret, and the memory of the sums of its calls. The end
+    came somewhere in the last of so many microseconds that are ``uncertain``.
+    """
+
+    graph: int
+    microseconds: float
+    secret: int
+    sums: bytes
+    uncertain: float
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody stopped the referee, or took its core, when it ought to have looked."""
+        return self.uncertain > max(UNCERTAIN_US, UNCERTAIN * self.microseconds)
+
+
+@dataclass
+class GatedProcess:
+    """A process that replays graphs, as the referee sees it. An executor's graph has so many
+    ``calls``, and the auditor's with the number ``bare`` has none of them.
+    """
+
+    page: Page
+    pipe: Connection
+    pid: int
+    parent: Parent
+    posted: int = 0
+    opened: int = 0
+    calls: int = 0
+    bare: int = 0
+    made: list[GatedReplay] = field(default_factory=list)
+
+    def until(self, word: int, least: int, seconds: float) -> int:
+        """Wait until a word of the page is at least so much; return when it was not, at last, in
+        nanoseconds. Raises Lost.
+        """
+        words, began, looked = self.page.words, time.monotonic(), time.perf_counter_ns()
+        look = began + LOOK_SECONDS
+        while True:
+            for _ in range(gated.POLLS):
+                this_look = time.perf_counter_ns()
+                if words[word] >= least:
+                    return looked
+                looked = this_look
+            if words[gated.STATE] == gated.FAILED:
+                raise Lost(self.received(ANSWER_SECONDS).decode("utf-8", "replace"))
+            now = time.monotonic()
+            if now > look:
+                look = now + LOOK_SECONDS
+                self.parent.require()
+                if not self.pid or os.waitpid(self.pid, os.WNOHANG)[0]:
+                    self.pid = 0
+                    raise Lost("its process ended")
+            if words[gated.EXPIRED] or now > began + seconds:
+                raise Lost(f"nothing came for {now - began:.0f} s")
+
+    def received_object(self) -> Any:
+        """What a trusted process has sent: the auditor, whose references may be slow."""
+        return ForkingPickler.loads(self.received(AUDITOR_SECONDS))
+
+    def received(self, seconds: float | None = None, most: int = MOST_BYTES) -> bytes:
+        """Raises Lost for a message that never ends, or is of more bytes than ``most``."""
+        seconds = seconds or ANSWER_SECONDS
+        if not self.pipe.poll(seconds):
+            raise Lost(f"nothing came for {seconds:.0f} s")
+        try:
+            return self.pipe.recv_bytes(most)
+        except EOFError:
+            raise Lost("its process ended") from None
+        except OSError as error:
+            raise Lost(f"its message is broken: {error}") from None
+
+    def command(self, command: int) -> None:
+        self.posted += 1
+        self.page.words[gated.COMMANDS + self.posted % gated.RING] = command
+        self.page.words[gated.POSTED] = self.posted
+
+    def finished(self) -> None:
+        """Wait until the last command is done."""
+        self.until(gated.SERVED, self.posted, ANSWER_SECONDS)
+
+    def open(self, graph: int) -> GatedReplay:
+        """Let the replay at the gate run, and wait for its end."""
+        words, ticket = self.page.words, self.opened + 1
+        self.until(gated.ARRIVED, ticket, ANSWER_SECONDS)
+        self.opened, place = ticket, ticket % gated.RING
+        secret = secrets.randbits(SECRET_BITS) << gated.SLOT_BITS | ticket % (1 << gated.SLOT_BITS)
+        began = time.perf_counter_ns()
+        words[gated.SECRETS + place] = secret
+        words[gated.GO] = ticket
+        opened = time.perf_counter_ns()
+        looked = self.until(gated.ENDED, ticket, ANSWER_SECONDS)
+        # The sums are read before the clock stops: the flag may be a lie.
+        sums = words[gated.SUMS : gated.SUMS + gated.WORDS].tobytes()
+        ended = time.perf_counter_ns()
+        uncertain = (opened - began + ended - looked) / 1e3
+        made = GatedReplay(graph, (ended - began) / 1e3, secret, sums, uncertain)
+        self.made.append(made)
+        return made
+
+    def replay(self, graph: int) -> GatedReplay:
+        """Replay a graph twice, the second queued behind the first, which warms up."""
+        self.command(graph)
+        self.command(graph)
+        self.open(graph)
+        return self.open(graph)
+
+    def stop(self) -> None:
+        if self.pid:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        self.pipe.close()
+
+
+def decoded(told: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(told, type=kind)
+    except (msgspec.DecodeError, RecursionError):
+        raise Lied(
+            "it does not say how its outputs lie in memory, or what its graphs launch"
+        ) from None
+
+
+@dataclass
+class ReplayTimes:
+    """Microseconds of whole replays, by graph."""
+
+    variant: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    bare: list[float] = field(default_factory=list)
+
+    def call(self, calls: int) -> tuple[float, float]:
+        """Return the microseconds that a call adds, and their standard error."""
+        medians = [median(times) for times in self.variant.values()]
+        errors = [error_of(times) for times in self.variant.values()]
+        error = math.hypot(math.hypot(*errors) / len(errors), error_of(self.bare))
+        # One call more is ahead of the others.
+        return (fmean(medians) - median(self.bare)) / (calls + 1), error / (calls + 1)
+
+
+def kinds_of(both: Sequence[ReplayTimes]) -> list[list[float]]:
+    """List the times of each kind of replay: of each graph, and of the bare graphs."""
+    return [kind for times in both for kind in (*times.variant.values(), times.bare)]
+
+
+def interrupted(both: Sequence[ReplayTimes]) -> str:
+    """Say where too many replays of a kind were; "" where enough are left of each."""
+    for times in kinds_of(both):
+        count = sum(map(math.isnan, times))
+        if count and len(times) - count < max(FEWEST_WHOLE, LEAST_WHOLE * len(times)):
+            return f"at the end of {count} of {len(times)} replays"
+    return ""
+
+
+def error_of(times: Sequence[float]) -> float:
+    middle = median(times)
+    return MAD * median(abs(t - middle) for t in times) / math.sqrt(len(times))
 
 
 def with_audits(witness: Witness, audited: Audited) -> Witness:
