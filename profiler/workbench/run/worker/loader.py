@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -110,15 +110,23 @@ class Opened:
 
     @contextmanager
     def require_covered(self, study: Path, names: Sequence[str]) -> Iterator[None]:
-        """Raises UsageError at the end for what is opened inside and is none of these sources."""
+        """Raises UsageError at the end for what is opened inside and is neither of these sources of
+        a variant nor ``study.py``.
+        """
         seen: dict[str, None] = {}
         self._seen = seen
         try:
             yield
         finally:
             self._seen = None
-        if why := unseen(seen, study, names):
-            raise UsageError(why, hint="name the file in a plain string of the module")
+        covered = {os.path.realpath(study / name) for name in (*names, "study.py")}
+        if others := [path for path in seen if path not in covered]:
+            name = os.path.relpath(others[0], os.path.realpath(study))
+            raise UsageError(
+                f"opens {name}, which its fingerprint does not cover: a change of it would pass "
+                "unseen",
+                hint="name the file in a plain string of the module",
+            )
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or self._seen is None:
@@ -128,20 +136,3 @@ class Opened:
             name = os.path.realpath(os.fsdecode(path))
             if name.startswith(self._folders) and "__pycache__" not in Path(name).parts:
                 self._seen[name] = None
-
-
-def unseen(opened: Iterable[str], folder: Path, covered_names: Iterable[str]) -> str:
-    """Why a variant is refused that ``opened`` these; "" where its fingerprint covers them all.
-
-    ``covered_names`` are those of its sources in ``folder``, that of its study; ``study.py`` is
-    covered in any case.
-    """
-    covered = {os.path.realpath(folder / name) for name in (*covered_names, "study.py")}
-    for path in opened:
-        if path not in covered:
-            name = os.path.relpath(path, os.path.realpath(folder))
-            return (
-                f"opens {name}, which its fingerprint does not cover: a change of it would pass "
-                "unseen"
-            )
-    return ""

@@ -199,7 +199,7 @@ def shown(out: Any, inputs: Inputs, before: Revealed, memory: SharedMemory) -> R
     for place, tensor in enumerate(tensors(out)):
         owner = owners.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
         if owner is None:
-            kept[output(place)] = tensor
+            kept[f"output {place}"] = tensor
             views.append(None)
         else:
             (layout,) = layouts_of(Outputs({owner: tensor}, frozenset()))
@@ -218,7 +218,7 @@ def taken(returned: Returned, memory: SharedMemory, inputs: Inputs) -> Any:
     results = []
     for place, view in enumerate(returned.views):
         if view is None:
-            results.append(tensors[output(place)])
+            results.append(tensors[f"output {place}"])
             continue
         layout, owner = view.layout, inputs[view.layout.name]
         every = torch.empty(0, dtype=torch.uint8, device=owner.device)
@@ -233,10 +233,6 @@ def taken(returned: Returned, memory: SharedMemory, inputs: Inputs) -> Any:
     if returned.keys:
         return dict(zip(returned.keys, results, strict=True))
     return tuple(results) or type(returned.kind, (), {})()
-
-
-def output(place: int) -> str:
-    return f"output {place}"
 
 
 class CallFails(Exception):
