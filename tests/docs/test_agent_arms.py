@@ -202,10 +202,13 @@ def test_unseen_sizes_are_the_seeds_and_in_range() -> None:
 def test_the_docs_have_the_tokens_of_the_answers(capsys: Capsys, monkeypatch: Patch) -> None:
     from benchmarks import verbs  # imports mcp, for a second
 
-    few = {name: verbs.ANSWERS[name] for name in ("`list`", "`show STEP`")}
+    def in_process(command: str) -> str:
+        return text_of(capsys, *command.split(), code=2 * ("fix99" in command))
+
+    few = ("`advise STEP`", "`diff A B`", "an error")
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(verbs, "printed", lambda command: text_of(capsys, *command.split()))
-    monkeypatch.setattr(verbs, "ANSWERS", few)
+    monkeypatch.setattr(verbs, "printed", in_process)
+    monkeypatch.setattr(verbs, "ANSWERS", {name: verbs.ANSWERS[name] for name in few})
     page = (ROOT / "docs" / "agents.md").read_text()
     for name, count in verbs.tokens().items():
         (told,) = re.findall(rf"^\| {re.escape(name)} \| ([\d,]+) \|$", page, re.MULTILINE)
