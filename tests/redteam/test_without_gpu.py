@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pytest
 import torch
 from tools.folders import unpacked
 
+import workbench
 from reward_hacks import CHEATS, HONEST, KERNELS, REFERENCE, Cheat, docstring, workspace_of
 from workbench import cuda
 from workbench.app.executor import Local
@@ -41,6 +43,7 @@ from workspaces import make
 
 pytestmark = pytest.mark.usefixtures("warm_workers")
 BOUND = Tolerance(absolute=1e-3, relative=1e-3)
+ENGINE = Path(workbench.__file__).parent
 
 
 def by_name(variant: str) -> Cheat:
@@ -501,3 +504,59 @@ def checked(root: Path) -> tuple[dict[tuple[str, str], Checked], dict[str, str]]
     return {(one.variant, one.shape): one for one in found}, {
         one.variant: one.error.message for one in failed
     }
+
+
+def names_in(module: str) -> set[str]:
+    """What a module of the engine defines and imports, read without importing it."""
+    path = ENGINE / f"{module.removeprefix('workbench.').replace('.', '/')}.py"
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        else:
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return names
+
+
+def lacking(attack: str) -> set[str]:
+    """Attributes of the engine's modules that an attack reads as it is imported, or sets and never
+    reads, and that are not there: it would fail by itself, or change nothing.
+    """
+    tree = ast.parse(attack)
+    modules, own = dict[str, str](), set[tuple[str, str]]()
+    wanted = set[tuple[str, str]]()
+    attributes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    uses = [(n.value.id, n.attr, n.ctx) for n in attributes if isinstance(n.value, ast.Name)]
+    read = {(name, attribute) for name, attribute, how in uses if isinstance(how, ast.Load)}
+    for statement in tree.body:
+        module = re.search(
+            r"^(\w+).*= sys\.modules\.get\('(workbench[\w.]+)'\)$", ast.unparse(statement)
+        )
+        if module:
+            modules[module[1]] = module[2]
+        if isinstance(statement, ast.FunctionDef):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                use = node.value.id, node.attr
+                if isinstance(node.ctx, ast.Load) and use not in own:
+                    wanted.add(use)
+                elif isinstance(node.ctx, ast.Store):
+                    own.add(use)
+                    wanted |= {use} - read
+    return {
+        f"{modules[name]}.{attribute}"
+        for name, attribute in wanted
+        if name in modules and attribute not in names_in(modules[name])
+        if f'attr({name}, "{attribute}"' not in attack  # one of its own
+    }
+
+
+@pytest.mark.parametrize(
+    "variant", [cheat.variant for cheat in CHEATS if cheat.variant != REFERENCE]
+)
+def test_what_an_attack_patches_is_there(variant: str) -> None:
+    path = KERNELS / f"{variant.partition('[')[0]}.py"
+    assert lacking(path.read_text()) == set()

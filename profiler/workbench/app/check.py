@@ -1,4 +1,4 @@
-"""TODO."""
+"""Variants compared with the float64 reference, where they can be called; else what is recorded."""
 
 from __future__ import annotations
 

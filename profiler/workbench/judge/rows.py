@@ -1,4 +1,4 @@
-"""TODO."""
+"""The rows of a ladder: one variant by all that is recorded of it, and tables of them. Pure."""
 
 from __future__ import annotations
 

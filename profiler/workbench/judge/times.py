@@ -1,6 +1,4 @@
-"""Times and ratios of variants at one shape and at all shapes of a study, and checks of their
-sessions: A/A controls, references alone, clocks. Pure.
-"""
+"""Times and ratios of variants at one shape, as its timings have them. Pure."""
 
 from __future__ import annotations
 
