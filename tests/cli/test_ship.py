@@ -27,7 +27,7 @@ from workbench.app import try_
 from workbench.app.try_ import UNCALLED
 from workbench.cli import ship
 from workbench.cli.main import main
-from workbench.cli.ship import sources_of
+from workbench.cli.ship import sources_of, unit
 from workbench.cli.weigh import needed_by, reference_of
 from workbench.cuda.compiler import find_nvcc
 from workbench.derive.speedup import ratio_of, session_times, time_of
@@ -119,6 +119,16 @@ def test_every_kernel_is_exported_under_the_symbol_that_its_python_asks_for(
     assert {kernel.symbol for kernel in kernels_of(built)} == exported
     assert len(texts) == 4
     assert all(f"#define transpose k{index:02}_transpose\n" in t for index, t in enumerate(texts))
+
+
+@pytest.mark.parametrize("name", find_workspace(ROOT).studies())
+def test_every_kernel_of_a_source_gets_a_name_of_its_own(name: str) -> None:
+    """Or two units of one source do not link: also where macros stand before a kernel's name."""
+    study = find_workspace(ROOT).study(name)
+    for path in study.folder.glob("*.cu"):
+        kernels = re.sub(r"//.*", "", path.read_text()).count("__global__")
+        kernel = ShippedKernel(source=path.name, name="", defines={}, options=())
+        assert unit(7, kernel, study).count("#define") >= min(kernels, 1), path
 
 
 def test_a_launch_has_the_words_of_its_arguments(built: Any, monkeypatch: Patch) -> None:

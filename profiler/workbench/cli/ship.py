@@ -54,7 +54,8 @@ PORTABLE = re.compile(
 GIVEN = {"File", "Dotted", "call", "compared", "named", "made", "without", "plain", "exact"}
 # The names of kernels in a source: what stands between ``__global__`` and the parameters.
 _KERNEL = re.compile(
-    r"__global__(?:\s|void\b|static\b|inline\b|__\w+__\s*\((?:[^()]|\([^()]*\))*\)|__\w+__\b)*"
+    r"__global__(?:\s|void\b|static\b|inline\b|__\w+__\s*\((?:[^()]|\([^()]*\))*\)|__\w+__\b"
+    r"|\#[^\n]*|//[^\n]*)*"  # and lines of the preprocessor, as where a cluster is a macro's choice
     r"(\w+)\s*\("
 )
 Facts = dict[str, Any]  # of ``variant.json``: what ``op.py`` knows of the variant
