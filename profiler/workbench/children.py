@@ -32,7 +32,10 @@ POLL_SECONDS = 0.02
 LOOK_SECONDS = 0.2  # between two looks at the memory that a user's code takes
 WHERE = signal.SIGURG  # a process that runs a user's code answers it with its lines, others not
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
-_prctl = ctypes.CDLL(None).prctl
+_SET_DUMPABLE, _DROP_FROM_BOUNDING_SET = 4, 24  # of prctl(2)
+_CAP_SYS_PTRACE, _CAPABILITY_VERSION = 19, 0x20080522  # of capabilities(7) and capget(2)
+_libc = ctypes.CDLL(None)
+_prctl = _libc.prctl
 _PATH_BYTES, _FOLDERS_BYTES = 4096, 12288
 
 
@@ -167,6 +170,34 @@ def _end_the_rest() -> None:
 
 
 _before: set[int] | None = None
+
+
+def hide_memory() -> None:
+    """Let nobody without CAP_SYS_PTRACE write into the memory of this process or of its forks.
+    Where Yama is off, the system lets any process of the same user do so, a variant's too.
+    """
+    _prctl(_SET_DUMPABLE, 0)
+
+
+def hide_if_root() -> None:
+    """Hide the memory of a process that uses CUDA: of another user's, /proc/self would belong to
+    root, and that is not known to suit the driver.
+    """
+    if os.geteuid() == 0:
+        hide_memory()
+
+
+def show_memory() -> None:
+    """For a fork that is to run users' code: a process like any, without the right to look into
+    others that ``hide_memory`` was called in.
+    """
+    _prctl(_SET_DUMPABLE, 1)
+    _prctl(_DROP_FROM_BOUNDING_SET, _CAP_SYS_PTRACE)
+    who, sets = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    if _libc.capget(who, sets) == 0:
+        for number in range(3):  # effective, permitted, inheritable
+            sets[number] &= ~(1 << _CAP_SYS_PTRACE)
+        _libc.capset(who, sets)
 
 
 def adopt() -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.children import end_like, end_strays
+from workbench.children import end_like, end_strays, hide_if_root
 from workbench.errors import ToolFailed
 from workbench.run.protocol import Broken, ErrorText, Hello
 from workbench.run.worker.event_log import EventLog, or_broken
@@ -78,6 +78,7 @@ class ForkingWorker(ABC):
             os.waitpid(pid, 0)
 
     def comparing(self) -> None:
+        hide_if_root()
         with or_broken(self.journal):
             assert self.ends
             self.ends.keep(self.ends.askers)

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from workbench.children import hide_if_root
 from workbench.errors import ToolFailed, WorkbenchError
 from workbench.evidence.records import Witness
 from workbench.run.protocol import SessionsJob
@@ -299,6 +300,7 @@ class Referee:
 
     # ---- in the processes --------------------------------------------------------------------
     def audit_process(self, page: Page, pipe: Connection) -> None:
+        hide_if_root()
         study = Loader(self.job).study()
         shape = study.shapes[self.job.shape]
         auditor = Auditor(page, pipe, study, shape, self.seed)

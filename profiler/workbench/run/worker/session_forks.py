@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 import msgspec
 from msgspec import structs
 
-from workbench.children import adopt, end_like, end_strays
+from workbench.children import adopt, end_like, end_strays, hide_memory
 from workbench.errors import ToolFailed
 from workbench.evidence.records import Session, are_apart, measured_in, other_ways
 from workbench.run.protocol import (
@@ -301,6 +301,7 @@ def main() -> None:
     with job_of(SessionsJob) as (job, journal):
         import_for_forks("workbench.run.worker.session_forks", job, job.gpus)
         adopt()
+        hide_memory()  # the referee is in it
         Server(job, journal).run()
 
 

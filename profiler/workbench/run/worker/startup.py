@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from workbench.children import WHERE, end_with
+from workbench.children import WHERE, end_with, show_memory
 from workbench.run.machine import Gpu
 from workbench.run.protocol import (
     PARENT,
@@ -166,7 +166,9 @@ def register_ahead() -> None:
 
 
 def forked(work: Callable[[], None]) -> int:
-    """Fork a process that does this work alone, and ends with this one. Return its number."""
+    """Fork a process that does this work alone, and ends with this one. Return its number. What it
+    runs may be a variant's: it cannot look into the memory of a process that hides it.
+    """
     sys.stdout.flush()
     sys.stderr.flush()
     here, pid = os.getpid(), os.fork()
@@ -174,6 +176,7 @@ def forked(work: Callable[[], None]) -> int:
         return pid
     code = 1
     try:
+        show_memory()
         end_with(here, signal.SIGKILL)
         work()
         code = 0
