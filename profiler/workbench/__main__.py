@@ -19,6 +19,7 @@ def main() -> int:
         return told(status)
     try:
         children.unblock()
+        children.hide_memory()  # a variant's process is of the same user
         from workbench.cli.main import main as run
 
         code = run()

@@ -14,7 +14,6 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 from workbench.app.executor import Executor, Hear, Local, Reporter
-from workbench.children import hide_memory
 from workbench.cli.progress import Progress, telling
 from workbench.errors import WorkbenchError
 from workbench.render.text import printable_lines
@@ -59,7 +58,6 @@ class Stderr(Reporter):
 
 def executor(on: str | None = None) -> Executor:
     """Return where a verb measures: on this machine, or where ``--on`` says. Raises UsageError."""
-    hide_memory()  # a variant's process is of the same user
     if on is None:
         return Local(Stderr())
     from workbench.remote.remote_target import DaskCluster, SshHost
