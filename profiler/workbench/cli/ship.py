@@ -42,7 +42,7 @@ from workbench.study.model import Study, base_name
 from workbench.study.params import including
 from workbench.study.sources import Fingerprints, named_from, source_files
 from workbench.study.workspace import Workspace
-from workbench.words import CheckResult, GateState, Status, Verdict
+from workbench.words import CheckResult, GateState, Parameter, Status, Verdict
 
 MEASURE = "only kept steps are shipped: `workbench ablate` measures where there is a GPU with ncu"
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -107,7 +107,7 @@ def ship(
     assert build is not None  # it is kept
     assert step is not None
     timing = fullest_timing(evidence[decided_at], [name])
-    modules: dict[str, Any] = {"study": ("study", {})}
+    modules: dict[str, tuple[str, dict[str, Parameter]]] = {"study": ("study", {})}
     for role, module in (("variant", variant), ("reference", reference)):
         if module:
             modules[role] = (base_name(module.name), dict(module.params))

@@ -145,7 +145,7 @@ def _entries(folder: EvidenceFolder) -> tuple[list[JournalEntry], list[str]]:
     return store.read_lines(folder.journal, JournalEntry)
 
 
-def _origin(provenance: Provenance) -> dict[str, Any]:
+def _origin(provenance: Provenance) -> Mapping[str, Any]:
     return {name: getattr(provenance, name) for name in JournalRecord.__struct_fields__}
 
 
