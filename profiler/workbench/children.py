@@ -188,8 +188,8 @@ def hide_if_root() -> None:
 
 
 def show_memory() -> None:
-    """For a fork that is to run users' code: a process like any, without the right to look into
-    others that ``hide_memory`` was called in.
+    """Make a fork that is to run users' code a process like any, without the right to look into
+    others that hide their memory.
     """
     _prctl(_SET_DUMPABLE, 1)
     _prctl(_DROP_FROM_BOUNDING_SET, _CAP_SYS_PTRACE)

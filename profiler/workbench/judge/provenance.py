@@ -1,4 +1,4 @@
-"""Where the figures of a ladder come from, and what a reader is warned of about them. Pure."""
+"""Says where the figures of a ladder come from, and warns of what makes them doubtful. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sessions of a timing say about it: A/A controls, references alone, clocks. Pure."""
+"""Checks a timing by its own sessions: A/A controls, references alone, clocks. Pure."""
 
 from __future__ import annotations
 

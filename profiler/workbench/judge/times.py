@@ -149,7 +149,7 @@ class ShapeTimes:
         return chained, alone, self.why_no_ratio(parent, variant), self.is_idle(variant)
 
     def claimed_over_parent(self, parent: str | None, variant: str) -> Ratio | None:
-        """Over the parent, in turn or alone: the smaller."""
+        """Return the ratio over the parent, in turn or alone: the smaller."""
         chained, alone, *_ = self.over_parent(parent or "", variant)
         return smaller(chained, alone)
 
