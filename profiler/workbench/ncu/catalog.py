@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
+
+from workbench.errors import UsageError, nearest
 
 
 class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,15 +32,41 @@ class FigureSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     floor: float = 0.0
 
 
+METRICS = Path(__file__).with_name("metrics.toml")
+
+
 @lru_cache
 def catalog() -> Mapping[str, FigureSpec]:
     """Return the figures by id."""
-    entries = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+    return read_catalog(METRICS)
+
+
+def read_catalog(path: Path) -> dict[str, FigureSpec]:
+    """Raises UsageError with the entry that stands twice, lacks a field, or has one too many."""
+    text = path.read_text(encoding="utf-8")
+    try:
+        entries = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        twice = re.search(r"Cannot declare \('(\w+)',\) twice", str(error))
+        why = f"the figure '{twice[1]}' stands twice" if twice else str(error)
+        raise UsageError(f"{path}: {why}", hint="give each figure one table") from None
     kinds: dict[str, dict[str, object]] = {"": {}, **entries.pop("kind")}
-    return {
-        name: msgspec.convert({"id": name, **kinds[entry.pop("kind", "")], **entry}, FigureSpec)
-        for name, entry in entries.items()
-    }
+    figures: dict[str, FigureSpec] = {}
+    defined: dict[tuple[object, ...], str] = {}
+    for name, entry in entries.items():
+        kind = entry.pop("kind", "")
+        if kind not in kinds:
+            raise UsageError(f"{path}: '{name}' is of the kind '{kind}'", hint=nearest(kind, kinds))
+        try:
+            figure = msgspec.convert({"id": name, **kinds[kind], **entry}, FigureSpec)
+        except msgspec.ValidationError as error:
+            hint = "see the head of the file for the fields"
+            raise UsageError(f"{path}: '{name}': {error}", hint=hint) from None
+        first = defined.setdefault(structs.astuple(figure)[2:], name)  # all but id and label
+        if first != name:
+            raise UsageError(f"{path}: '{name}' is '{first}' again", hint="leave one of them out")
+        figures[name] = figure
+    return figures
 
 
 STALL_PREFIX = "smsp__pcsamp_warps_issue_stalled_"
