@@ -23,6 +23,7 @@ from workbench.judge.gates import (
 )
 from workbench.judge.predictions import judge_prediction
 from workbench.judge.time_checks import UNCHECKED
+from workbench.judge.times import OverParent
 from workbench.study.config import Gates
 from workbench.study.model import Prediction
 from workbench.words import CheckResult, GateState
@@ -46,7 +47,7 @@ PASSED = [
 )
 def test_the_interval_decides(low: float, high: float, expected: str) -> None:
     over = Ratio((low + high) / 2, low, high)
-    assert verdict([*PASSED, faster_gate(over, LIMITS)], over, LIMITS) == expected
+    assert verdict([*PASSED, faster_gate(OverParent(over), LIMITS)], over, LIMITS) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_what_corrects_its_parent_has_to_be_no_slower(
 ) -> None:
     over = Ratio((low + high) / 2, low, high)
     limits = for_bug_fix(LIMITS)
-    gate = faster_gate(over, limits, corrects=True, fails_at="ragged")
+    gate = faster_gate(OverParent(over), limits, corrects=True, fails_at="ragged")
     assert verdict([*PASSED, gate], over, limits) == expected
     assert sentence(gate.why).endswith("over the parent, which fails its check at ragged")
 
@@ -76,14 +77,18 @@ def test_another_recording_may_take_a_gain_back() -> None:
     """One has it above the gate; with what ratios vary from recording to recording it is not."""
     over = Ratio(1.040, 1.035, 1.045, 5)
     again = over_recordings([over, Ratio(1.034, 1.029, 1.039, 5)], known_between=0.006)
-    gate = faster_gate(over, LIMITS, across=again)
+    gate = faster_gate(OverParent(over), LIMITS, across=again)
     assert gate.state == GateState.OPEN
     assert gate.why.message.startswith("over 2 recordings 1.037x [1.0")
     assert (
-        faster_gate(over, LIMITS, across=over_recordings([over], 0.006)).state == GateState.PASSED
+        faster_gate(OverParent(over), LIMITS, across=over_recordings([over], 0.006)).state
+        == GateState.PASSED
     )
     sure = over_recordings([Ratio(1.2, 1.19, 1.21, 5)] * 2, known_between=0.006)
-    assert faster_gate(Ratio(1.2, 1.19, 1.21, 5), LIMITS, across=sure).state == GateState.PASSED
+    assert (
+        faster_gate(OverParent(Ratio(1.2, 1.19, 1.21, 5)), LIMITS, across=sure).state
+        == GateState.PASSED
+    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +130,7 @@ def test_a_multiple_of_an_error_that_is_rounding_fails_nothing() -> None:
 
 def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     over = Ratio(2.0, 1.9, 2.1)
-    faster = faster_gate(over, LIMITS)
+    faster = faster_gate(OverParent(over), LIMITS)
     wrong = Gate("correct", GateState.FAILED, NOT_COLLECTED)
     rough = Gate("accurate", GateState.FAILED, NOT_COLLECTED)
     assert verdict([wrong, rough, faster], over, LIMITS) == "wrong"
@@ -133,12 +138,15 @@ def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
     spills = Gate("compiler", GateState.FAILED, NOT_COLLECTED)
     assert verdict([PASSED[0], spills, faster], over, LIMITS) == "wrong"
     slow = Ratio(0.66, 0.65, 0.67)
-    assert verdict([PASSED[0], spills, faster_gate(slow, LIMITS)], slow, LIMITS) == "slower"
+    assert (
+        verdict([PASSED[0], spills, faster_gate(OverParent(slow), LIMITS)], slow, LIMITS)
+        == "slower"
+    )
     assert (
         verdict([PASSED[0], Gate("compiler", GateState.OPEN, NOT_COLLECTED), faster], over, LIMITS)
         == "inconclusive"
     )
-    assert verdict([*PASSED, faster_gate(None, LIMITS)], None, LIMITS) == "inconclusive"
+    assert verdict([*PASSED, faster_gate(OverParent(None), LIMITS)], None, LIMITS) == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +155,7 @@ def test_a_failed_gate_rejects_and_a_missing_one_leaves_it_open() -> None:
 )
 def test_a_time_alone_can_reject_and_not_keep(low: float, high: float, expected: str) -> None:
     over = Ratio((low + high) / 2, low, high, 5)
-    gates = [*PASSED, faster_gate(over, LIMITS)]
+    gates = [*PASSED, faster_gate(OverParent(over), LIMITS)]
     in_a_stream = Gate("kernels", GateState.OPEN, Finding(UNCHECKED))
     assert verdict([*gates, in_a_stream], over, LIMITS) == expected
     not_measured = [Gate(name, GateState.OPEN, NOT_COLLECTED) for name in OF_A_GAIN]

@@ -17,7 +17,6 @@ from workbench.evidence.records import (
 from workbench.judge.advice_rules import AdvisedKernel
 from workbench.judge.comparison import Comparison, compare
 from workbench.judge.findings import (
-    NOT_COLLECTED,
     Finding,
     Gate,
     Value,
@@ -39,7 +38,7 @@ from workbench.judge.time_checks import (
     cross_check_gates,
     referee_gate,
 )
-from workbench.judge.times import ShapeTimes, main_timing
+from workbench.judge.times import OverParent, ShapeTimes, main_timing
 from workbench.load import (
     LadderEvidence,
     ShapeEvidence,
@@ -240,26 +239,23 @@ def alone_state(alone: Ratio | None, gates: Gates) -> GateState:
 
 
 def faster_gate(
-    over_parent: Ratio | None,
+    over: OverParent,
     gates: Gates,
-    absent: Finding = NOT_COLLECTED,
     *,
-    alone: Ratio | None = None,
     across: OverRecordings | None = None,
-    idle: bool = False,
     corrects: bool = False,
     fails_at: str | None = None,
 ) -> Gate:
     """The lower end of the interval over the parent must reach the least speedup, chained in turn,
-    and that ``across`` recordings of the same sources, if there are others; ``alone`` it must be
+    and that ``across`` recordings of the same sources, if there are others; alone it must be
     faster at all.
 
-    ``absent`` says why there is no ratio, where there is none; ``idle``: because a call of the
-    variant takes no time at all, which no work can. ``gates`` are those of the step, which may say
-    that it ``corrects`` its parent; the parent ``fails_at`` a shape, if a check of it failed.
+    ``gates`` are those of the step, which may say that it ``corrects`` its parent; the parent
+    ``fails_at`` a shape, if a check of it failed.
     """
+    over_parent, alone = over.chained, over.alone
     if over_parent is None:
-        return Gate(FASTER, GateState.FAILED if idle else GateState.OPEN, absent)
+        return Gate(FASTER, GateState.FAILED if over.is_idle else GateState.OPEN, over.absent)
     if over_parent.low is None:
         message = "one session: its interval is not collected"
         return gate(FASTER, None, "faster.one_session", message)
@@ -613,16 +609,14 @@ def judged_at_shape(
             first = times.ratio(*names, every=True)
             speed.append(unseen_gate(unseen, first, config, reference, timed=bool(parents)))
         if parents:
-            over, alone, absent, idle = view.times.over_parent(*names)
+            both = view.times.over_parent(*names)
+            over = both.chained
             across = view.times.over_recordings(view.whole, names, over) if over else None
             speed.append(
                 faster_gate(
-                    over,
+                    both,
                     limits,
-                    absent,
-                    alone=alone,
                     across=across,
-                    idle=idle,
                     corrects=bool(step.corrects),
                     fails_at=fails_at,
                 )

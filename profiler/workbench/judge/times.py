@@ -45,6 +45,19 @@ def main_timing(evidence: ShapeEvidence, variants: Iterable[str]) -> TimedTogeth
     return best
 
 
+@dataclass(frozen=True)
+class OverParent:
+    """The ratio of a step over its parent, in turn and ``alone`` at the power limit; why it is
+    ``absent``, where it is, and whether that is because a call of the step adds no time at all,
+    which no work can.
+    """
+
+    chained: Ratio | None
+    alone: Ratio | None = None
+    absent: Finding = NOT_COLLECTED
+    is_idle: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class ShapeTimes:
     """``table`` is the timing that the table is of.
@@ -137,21 +150,17 @@ class ShapeTimes:
         least = min(timed, key=lambda name: timed[name].ratio, default="")
         return least, timed.get(least)
 
-    def over_parent(
-        self, parent: str, variant: str
-    ) -> tuple[Ratio | None, Ratio | None, Finding, bool]:
-        """The chained ratio of a step over its parent, that at the power limit, why there is no
-        ratio, and whether a call of the step adds no time.
-        """
+    def over_parent(self, parent: str, variant: str) -> OverParent:
         chained, alone = (
             self.ratio(parent, variant, regime, every=True) for regime in (HEADLINE, Regime.ALONE)
         )
-        return chained, alone, self.why_no_ratio(parent, variant), self.is_idle(variant)
+        why = self.why_no_ratio(parent, variant)
+        return OverParent(chained, alone, why, self.is_idle(variant))
 
     def claimed_over_parent(self, parent: str | None, variant: str) -> Ratio | None:
         """Return the ratio over the parent, in turn or alone: the smaller."""
-        chained, alone, *_ = self.over_parent(parent or "", variant)
-        return smaller(chained, alone)
+        over = self.over_parent(parent or "", variant)
+        return smaller(over.chained, over.alone)
 
     def claimed_over(
         self, whole: LadderEvidence, names: tuple[str, str], in_turn: Ratio, claimed: Ratio | None
