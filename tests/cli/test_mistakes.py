@@ -25,12 +25,7 @@ from workbench.run.worker.job_worker import JobWorker
 from workbench.run.worker.lines import lines_of_users, marked
 from workbench.run.worker.loader import Opened
 from workbench.run.worker.trial_worker import TrialRun
-from workbench.study.front_ends import (
-    FRONT_ENDS,
-    front_ends_of,
-    package_of,
-    require_configuration,
-)
+from workbench.study.front_ends import FRONT_ENDS, front_ends_of, package_of, require_configuration
 from workbench.study.workspace import load_module
 
 FILES = unpacked(Path(__file__).with_name("files.txtar"))

@@ -19,14 +19,7 @@ from workbench.render.doc import plain
 from workbench.render.document import launches
 from workbench.render.document.ladder_report import summary
 from workbench.study.values import Work
-from workspaces import (
-    CAUSAL,
-    FLUSHED,
-    SHOWN,
-    YOUNGER,
-    recorded_capture,
-    recorded_range,
-)
+from workspaces import CAUSAL, FLUSHED, SHOWN, YOUNGER, recorded_capture, recorded_range
 
 WGMMA = "sm__ops_path_tensor_op_hgmma_src_fp16_sparsity_off"
 ROOF = {

@@ -51,15 +51,12 @@ def ablate(
     """
     every = [Wanted(target, named(target, fixes), profile=profile) for target in targets]
     for target, done in zip(targets, ensure_each(every, fresh=fresh), strict=True):
-
-        def now(target: Target = target, source: Origin = done.source) -> Ablation:
-            steps = target.steps(fixes)  # as they are after measuring
-            return judged(target, steps=steps, source=source, everywhere=everywhere)[0]
-
-        ladder = now()
+        steps = target.steps(fixes)  # as they are after measuring
+        ladder, _ = judged(target, steps=steps, source=done.source, everywhere=everywhere)
         if target.live and (due := open_unseen(ladder.rows)):
             done.failures.update(measure_unseen(target, due))
-            ladder = now()
+            steps = target.steps(fixes)
+            ladder, _ = judged(target, steps=steps, source=done.source, everywhere=everywhere)
         asked = {name: why for name, why in done.unsupported.items() if name in fixes}
         yield ladder, {**done.failures, **asked}
 

@@ -402,7 +402,7 @@ def prepare(
     executor: Executor, problem: Problem, root: Path, shape: str | None, *, on_gpu: bool
 ) -> Attempt:
     """Write the workspace, call everything once, and write down what was learned."""
-    timed = [name for name, given in problem.shapes.items() if given.timed]
+    timed = [name for name, listed in problem.shapes.items() if listed.timed]
     if shape is not None:
         if shape not in problem.shapes:
             raise unknown("shape", shape, problem.shapes)

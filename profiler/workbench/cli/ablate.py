@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.app.ablate import JudgedStep, ablate, step
 from workbench.app.report import report_if_due
-from workbench.app.target import (
-    find_target,
-    targets_of_study,
-)
+from workbench.app.target import find_target, targets_of_study
 from workbench.cli.options import AblateOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import UsageError

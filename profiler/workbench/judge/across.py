@@ -7,18 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from workbench.derive.figures import added
-from workbench.derive.speedup import (
-    Ratio,
-    Time,
-    smaller,
-)
+from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.judge.times import ShapeTimes
 from workbench.study.model import Ladder, Step
-from workbench.words import (
-    Parameter,
-    Regime,
-    shown,
-)
+from workbench.words import Parameter, Regime, shown
 
 LEAST_INTENSITY = 4.0  # FLOP a byte: with fewer, no GPU since Turing is bound by arithmetic
 
@@ -113,11 +105,10 @@ def across_shapes(
     does not stand in for that.
     """
     references = [reference.name for reference in ladder.references]
-    results = [
-        AcrossShapes(step.variant, tuple(filter(None, results)))
-        for step in outcomes
-        for results in [[at_shape(times, references, step.variant) for times in every]]
-    ]
+    results: list[AcrossShapes] = []
+    for step in outcomes:
+        shapes = (at_shape(times, references, step.variant) for times in every)
+        results.append(AcrossShapes(step.variant, tuple(filter(None, shapes))))
     return max(reversed(results), key=lambda result: len(result.shapes), default=None)
 
 

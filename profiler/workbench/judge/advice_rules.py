@@ -81,7 +81,7 @@ class AdvisedKernel:
     ``lines`` has a counter's value by source line. ``paths`` has the tensor FLOPs by instruction,
     ``tensor_peaks`` what each could do, in FLOP/s; ``executed`` are the FLOPs of all launches,
     ``sectors`` those of their global accesses. ``specialised``: warps trade registers, as where
-    some only fetch.
+    some only fetch. ``peaks`` and ``roofline`` are None where the capture lacks what they need.
     """
 
     figures: Mapping[str, Figure]
@@ -200,20 +200,20 @@ class AdvisedKernel:
 
 def subject(
     capture: Capture,
-    known: Mapping[str, Figure] | None = None,
+    computed: Mapping[str, Figure] | None = None,
     ceilings: Mapping[str, float] | None = None,
     work: Work | None = None,
     timeline: CallTimeline | None = None,
     base: str = DRAM,
 ) -> AdvisedKernel:
-    """``known`` are the capture's figures where already computed; ``ceilings`` the measured ones by
-    id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it; ``base`` the level
-    of memory that inputs come from.
+    """``computed`` are the capture's figures where they are already known; ``ceilings`` the
+    measured ones by id, in bytes/s and FLOP/s; ``work`` that of one call, where a study says it;
+    ``base`` the level of memory that inputs come from.
     """
     lines, metrics = _by_line(capture.lines), capture.metrics
     stalls, limiters = stall_shares(metrics), tuple(occupancy_limiters(metrics))
     values = longest(metrics.by_launch)
-    known = figures(metrics) if known is None else known
+    computed = figures(metrics) if computed is None else computed
     parts = duration_parts(metrics)
     time_budget = budget(parts, stalls) if parts else None
     done = ((op.path, values.get(op.work, 0.0)) for op in TENSOR_OPS)
@@ -223,7 +223,7 @@ def subject(
             tops[op.path] = max(tops.get(op.path, 0.0), peak)
     counted = counted_flops(metrics)
     return AdvisedKernel(
-        figures=known,
+        figures=computed,
         budget=time_budget,
         used=used(metrics, ceilings or {}),
         lines=lines,

@@ -9,22 +9,10 @@ import msgspec
 
 from workbench.derive.figures import Figure
 from workbench.derive.speedup import OverRecordings, Ratio
-from workbench.evidence.records import (
-    Build,
-    CapturedKernel,
-    Check,
-)
+from workbench.evidence.records import Build, CapturedKernel, Check
 from workbench.judge.advice_rules import AdvisedKernel
 from workbench.judge.comparison import Comparison, compare
-from workbench.judge.findings import (
-    Finding,
-    Gate,
-    Value,
-    finding,
-    gate,
-    number_of,
-    suffix,
-)
+from workbench.judge.findings import Finding, Gate, Value, finding, gate, number_of, suffix
 from workbench.judge.predictions import PredictionOutcome, judge_predictions
 from workbench.judge.time_checks import (
     DURATION_GATE,
@@ -39,23 +27,12 @@ from workbench.judge.time_checks import (
     referee_gate,
 )
 from workbench.judge.times import OverParent, ShapeTimes, main_timing
-from workbench.load import (
-    LadderEvidence,
-    ShapeEvidence,
-    UnseenEvidence,
-    VariantEvidence,
-)
+from workbench.load import LadderEvidence, ShapeEvidence, UnseenEvidence, VariantEvidence
 from workbench.ncu.catalog import TIME, figure_label
 from workbench.study.config import Config, Gates
 from workbench.study.front_ends import LIBRARY
 from workbench.study.model import Ladder, Step
-from workbench.words import (
-    ABSENT,
-    CheckResult,
-    GateState,
-    Status,
-    Verdict,
-)
+from workbench.words import ABSENT, CheckResult, GateState, Status, Verdict
 
 CORRECT, COMPILER, ACCURATE, FASTER = "correct", "compiler", "accurate", "faster"
 UNSEEN = "unseen"

@@ -12,17 +12,11 @@ from dataclasses import dataclass, field
 
 from workbench.derive.rooflines import Peaks
 from workbench.derive.speedup import OverRecordings, Ratio
-from workbench.judge.across import (
-    AcrossShapes,
-    across_shapes,
-)
+from workbench.judge.across import AcrossShapes, across_shapes
 from workbench.judge.advice_rules import subject
 from workbench.judge.comparison import Comparison
 from workbench.judge.findings import Finding
-from workbench.judge.gates import (
-    View,
-    judge_step,
-)
+from workbench.judge.gates import View, judge_step
 from workbench.judge.predictions import Score, score
 from workbench.judge.provenance import (
     EvidenceEnvironment,
@@ -35,12 +29,7 @@ from workbench.judge.provenance import (
     timing_warnings,
     warnings_of_other_timings,
 )
-from workbench.judge.rows import (
-    Row,
-    ShapeLadder,
-    best_of,
-    tables_of,
-)
+from workbench.judge.rows import Row, ShapeLadder, tables_of
 from workbench.judge.session_checks import highest_mhz, timing_facts
 from workbench.judge.times import ShapeTimes, main_timing
 from workbench.load import LadderEvidence
@@ -116,10 +105,6 @@ class Ablation(ShapeLadder):
     def moves_only(self) -> bool:
         """Whether the problem needs no arithmetic: a roofline has no place for it."""
         return self.work is not None and not self.work.flops
-
-    @property
-    def best(self) -> Row | None:
-        return best_of(self.rows)
 
     def stale(self, names: Collection[str] = ()) -> list[str]:
         """Variants with evidence of older sources alone: of ``names``, else of the ladder where
@@ -203,79 +188,82 @@ def judge(
     If the evidence is of ``only`` some variants, these and the baseline are judged, at this shape.
     everywhere: Whether to make tables at the shapes of other steps.
     """
-    own, only, primary = evidence.shape, evidence.only, evidence.ladder.primary_reference
+    table_shape, only, primary = evidence.shape, evidence.only, evidence.ladder.primary_reference
     views = {shape: view_of(evidence, config, shape, evidence.names) for shape in evidence.shapes}
-    table = views[own]
+    view = views[table_shape]
     highest = highest_mhz(evidence)
-    facts = {at: timing_facts(view.times.table, primary, highest) for at, view in views.items()}
-    steps = steps_shown(evidence.steps, only, own) if only else evidence.steps
+    facts = {
+        shape: timing_facts(there.times.table, primary, highest) for shape, there in views.items()
+    }
+    steps = steps_shown(evidence.steps, only, table_shape) if only else evidence.steps
     shown = [step for step in steps if not only or step is steps[0] or step.variant in only]
-    shapes = shapes_of(shown, own) if everywhere and not only else [own]
-    steps_at = {shape: shown_at(shown, shape, own) for shape in shapes}
+    shapes = shapes_of(shown, table_shape) if everywhere and not only else [table_shape]
+    steps_at = {shape: shown_at(shown, shape, table_shape) for shape in shapes}
     # An outcome is summed up over all shapes at the default shape alone.
-    summed_up = outcomes(steps) if own == evidence.default_shape and not only else []
+    summed_up = outcomes(steps) if table_shape == evidence.default_shape and not only else []
 
-    judged = {step.variant: judge_step(views, table, step) for step in steps}
-    tables = tables_of(views, judged, steps_at, shown, facts)
-    ladders, best = tables.ladders, tables.best
-    captured = [table.variant(row.variant) for row in tables.everything if row.capture]
-    advised = [table.advised[row.variant] for row in tables.everything if row.capture]
+    judged = {step.variant: judge_step(views, view, step) for step in steps}
+    table, ladders = tables_of(views, judged, steps_at, shown, facts)
+    best, profiled = table.best, [row.variant for row in table.everything if row.capture]
+    indexes = [view.variant(name).index for name in profiled]
+    advised = [view.advised[name] for name in profiled]
     # Those of the first capture that has what a roofline needs.
     ceilings = next(
         (k.peaks for k in advised if k.peaks and {"fp32", DRAM} <= k.peaks.rates.keys()), None
     )
-    is_compared = best is not None and best.verdict != Verdict.BASELINE and not only
 
-    times = {shape: view.times for shape, view in views.items()}
+    times = {shape: there.times for shape, there in views.items()}
     across = across_shapes(times.values(), evidence.ladder, summed_up)
     claimed = None
     if best and best.over_fastest:
         pair = (best.chained.fastest, best.variant)
-        claimed = table.times.claimed_over(evidence, pair, best.over_fastest, best.claimed)
-    session = table.times.table
+        claimed = view.times.claimed_over(evidence, pair, best.over_fastest, best.claimed)
+    session = view.times.table
     environment = environment_of(
-        [variant.index for variant in captured if variant.index],
+        [index for index in indexes if index],
         session.timing.provenance if session else None,
     )
-    recorded, warnings_of_files = recordings(evidence, own), file_warnings(evidence)
+    recorded, warnings_of_files = recordings(evidence, table_shape), file_warnings(evidence)
     warnings_of_times = (
-        *choice_warnings(ladders, config.gates, own),
-        *warnings_of_other_timings(times, own, tables.rows, ladders),
+        *choice_warnings(ladders, config.gates, table_shape),
+        *warnings_of_other_timings(times, table_shape, table.rows, ladders),
         *timing_warnings(facts, shapes, across if everywhere else None),
     )
     warnings_of_captures = (
         warning
         for ladder in ladders
         for warning in capture_warnings(
-            tables.everything if ladder.shape == own else ladder.everything,
+            (table if ladder.shape == table_shape else ladder).everything,
             evidence.shapes[ladder.shape],
-            "" if ladder.shape == own else ladder.shape,
+            "" if ladder.shape == table_shape else ladder.shape,
         )
     )
     return Ablation(
         study=evidence.study,
         title=evidence.ladder.title,
         summary=evidence.ladder.summary,
-        shape=own,
-        parameters=table.evidence.parameters,
+        shape=table_shape,
+        parameters=table.parameters,
         shapes=evidence.parameters,
         gpu=environment.gpu or evidence.gpu,
         source=source,
         date=environment.day,
         reference=primary,
-        rows=tables.rows,
-        references=tables.references,
+        rows=table.rows,
+        references=table.references,
         ceilings=ceilings,
         environment=environment,
         timing_file=session.file if session else "",
         warnings=(*warnings_of_files, *warnings_of_captures, *warnings_of_times),
-        whole=table.compare(steps[0].variant, best.variant) if best and is_compared else None,
+        whole=view.compare(steps[0].variant, best.variant)
+        if best and best.verdict != Verdict.BASELINE and not only
+        else None,
         across=across,
         measured=evidence.ceilings,
-        ladders=ladders,
-        timing=ladders[0].timing,
+        ladders=tuple(ladders),
+        timing=table.timing,
         recordings=recorded,
-        work=table.evidence.work,
+        work=view.evidence.work,
         taken=tuple(step.variant for step in evidence.ladder.steps),
         claimed=claimed,
         over_parents={

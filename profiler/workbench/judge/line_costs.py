@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from workbench.derive.source_diff import ProfiledSource, SourceDiff, Sources, profiled, source_diff
 from workbench.judge.ladder import Ablation
 from workbench.judge.rows import Row
-from workbench.load import (
-    LadderEvidence,
-    ShapeEvidence,
-)
+from workbench.load import LadderEvidence, ShapeEvidence
 
 
 def ladder_sources(

@@ -7,31 +7,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from workbench.evidence.records import (
-    CaptureIndex,
-    Environment,
-    Provenance,
-)
+from workbench.evidence.records import CaptureIndex, Environment, Provenance
 from workbench.judge.across import AcrossShapes
-from workbench.judge.findings import (
-    Finding,
-    finding,
-    suffix,
-)
+from workbench.judge.findings import Finding, finding, suffix
 from workbench.judge.rows import Row, ShapeLadder
 from workbench.judge.session_checks import Throttling, TimingFacts
 from workbench.judge.times import ShapeTimes
-from workbench.load import (
-    LadderEvidence,
-    ShapeEvidence,
-)
+from workbench.load import LadderEvidence, ShapeEvidence
 from workbench.ncu.command import counting
 from workbench.study.config import Gates
-from workbench.words import (
-    ABSENT,
-    CLOCK_TOLERANCE,
-    grouped,
-)
+from workbench.words import ABSENT, CLOCK_TOLERANCE, grouped
 
 
 class EvidenceEnvironment(Environment, frozen=True, kw_only=True):

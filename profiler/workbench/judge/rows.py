@@ -7,18 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from workbench.derive.figures import Figure, occupancy_limiters, stall_shares
 from workbench.derive.rooflines import Point
-from workbench.derive.speedup import (
-    Ratio,
-    Time,
-    smaller,
-)
+from workbench.derive.speedup import Ratio, Time, smaller
 from workbench.derive.timeline import CallTimeline
 from workbench.errors import unknown
-from workbench.evidence.records import (
-    Build,
-    Check,
-    GraphNode,
-)
+from workbench.evidence.records import Build, Check, GraphNode
 from workbench.judge.advice_rules import Advice, Spot, Tried, advise
 from workbench.judge.bottlenecks import Bottleneck, bottlenecks_of
 from workbench.judge.findings import Finding, finding
@@ -190,6 +182,10 @@ class ShapeLadder:
     def everything(self) -> tuple[Row, ...]:
         return (*self.rows, *self.references)
 
+    @property
+    def best(self) -> Row | None:
+        return best_of(self.rows)
+
     def row(self, variant: str) -> Row:
         """A step or a reference by its name. Raises UsageError for what is not shown."""
         row = next((row for row in self.everything if row.variant == variant), None)
@@ -230,65 +226,48 @@ def tried_in_vain(
     )
 
 
-@dataclass(frozen=True)
-class Tables:
-    """``rows`` has all steps that are judged at the table's shape, ``references`` those there.
-    ``ladders`` has one a shape at which a step is judged, the table's first: a step that another
-    one starts from, but which is judged elsewhere, has no verdict in it.
-    """
-
-    rows: tuple[Row, ...]
-    references: tuple[Row, ...]
-    ladders: tuple[ShapeLadder, ...]
-
-    @property
-    def everything(self) -> tuple[Row, ...]:
-        return (*self.rows, *self.references)
-
-    @property
-    def best(self) -> Row | None:
-        return best_of(self.rows)
-
-
 def tables_of(
     views: Views,
     judged: Mapping[str, Judgement],
     steps_at: Mapping[str, Sequence[Step]],
     shown: Sequence[Step],
     facts: Mapping[str, TimingFacts | None],
-) -> Tables:
-    """The rows of the steps that are ``shown``, and a ladder of those at each shape."""
-    own = next(iter(steps_at))
-    in_vain = tried_in_vain(views[own].whole.steps, judged, own)
+) -> tuple[ShapeLadder, list[ShapeLadder]]:
+    """The table of all steps that are ``shown``, and a ladder of those at each shape, the table's
+    first: a step that another one starts from, but which is judged elsewhere, has no verdict there.
+    """
+    first = next(iter(steps_at))
+    in_vain = tried_in_vain(views[first].whole.steps, judged, first)
     references = {shape: reference_rows(views[shape], in_vain) for shape in steps_at}
     rows_of_table = {
         step.variant: row_of(
-            views[own], step.variant, in_vain, step=step, judged=judged[step.variant]
+            views[first], step.variant, in_vain, step=step, judged=judged[step.variant]
         )
         for step in shown
     }
-    ladders = []
+    rows_at: dict[str, list[Row]] = {}
     for shape, steps in steps_at.items():
-        view, rows = views[shape], []
+        view, rows = views[shape], rows_at.setdefault(shape, [])
         for step in steps:
-            if (step.shape or own) != shape:
+            if (step.shape or first) != shape:
                 rows.append(row_of(view, step.variant, in_vain, step=step))
-            elif shape == own:
+            elif shape == first:
                 rows.append(rows_of_table[step.variant])
             else:
                 verdict = judge_step(views, view, step)
                 rows.append(row_of(view, step.variant, in_vain, step=step, judged=verdict))
-        parameters = view.evidence.parameters
-        ladders.append(
-            ShapeLadder(
-                shape=shape,
-                parameters=parameters,
-                rows=tuple(rows),
-                references=references[shape],
-                timing=facts[shape],
-            )
+
+    def ladder(shape: str, rows: Iterable[Row]) -> ShapeLadder:
+        return ShapeLadder(
+            shape=shape,
+            parameters=views[shape].evidence.parameters,
+            rows=tuple(rows),
+            references=references[shape],
+            timing=facts[shape],
         )
-    return Tables(tuple(rows_of_table.values()), references[own], tuple(ladders))
+
+    table = ladder(first, rows_of_table.values())
+    return table, [ladder(shape, rows) for shape, rows in rows_at.items()]
 
 
 def reference_rows(view: View, in_vain: InVain) -> tuple[Row, ...]:

@@ -14,21 +14,9 @@ from workbench.derive.speedup import (
     over_sessions,
     ratio_of,
 )
-from workbench.judge.findings import (
-    Finding,
-    change,
-    finding,
-    percent,
-    suffix,
-)
-from workbench.load import (
-    LadderEvidence,
-    TimedTogether,
-)
-from workbench.words import (
-    ABSENT,
-    Regime,
-)
+from workbench.judge.findings import Finding, change, finding, percent, suffix
+from workbench.load import LadderEvidence, TimedTogether
+from workbench.words import ABSENT, Regime
 
 TWIN_WITHIN = 1.01  # an interval of A/A controls that lies wholly beyond is no accident of 1 in 20
 

@@ -15,39 +15,16 @@ from statistics import geometric_mean, median
 from workbench.derive.factors import INSTRUCTIONS
 from workbench.derive.figures import DURATION, added
 from workbench.derive.rooflines import TENSOR, Peaks, counted_flops
-from workbench.evidence.records import (
-    GraphNode,
-    Series,
-    Timing,
-    Witness,
-    are_apart,
-    measured_in,
-)
-from workbench.judge.findings import (
-    NOT_COLLECTED,
-    Finding,
-    Gate,
-    Value,
-    finding,
-    gate,
-    number_of,
-)
+from workbench.evidence.records import GraphNode, Series, Timing, Witness, are_apart, measured_in
+from workbench.judge.findings import NOT_COLLECTED, Finding, Gate, Value, finding, gate, number_of
 from workbench.judge.session_checks import interference_of
-from workbench.load import (
-    TimedTogether,
-    VariantEvidence,
-)
+from workbench.load import TimedTogether, VariantEvidence
 from workbench.ncu.capture import Launched
 from workbench.ncu.catalog import DRAM, GPC_CLOCK, L2, catalog
 from workbench.study.config import Gates
 from workbench.study.model import Step
 from workbench.study.values import Work
-from workbench.words import (
-    ABSENT,
-    GateState,
-    NodeKind,
-    Regime,
-)
+from workbench.words import ABSENT, GateState, NodeKind, Regime
 
 KERNELS, DURATION_GATE, WORK = "kernels", "duration", "work"
 OUTPUTS, REFEREE = "timed outputs", "referee"
