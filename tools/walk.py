@@ -1,12 +1,13 @@
 """The way of a reader through ``ablate``, from its options to its verdict, every branch taken.
 
     python -m tools.walk            the figures
-    python -m tools.walk --steps    the functions, in order, each with the files entered on the way
+    python -m tools.walk --steps    the functions, in order, indented by depth of calls
 
 A function is read once, where it is first called, arguments before the call. A call is followed
-where its name leads to one definition: through the module and its imports, a class, or ``self``;
-methods of records are read where the record is, and what renders and prints is left out. A *stay*
-is a run of functions in one file; a *return* is a stay in a file that was left before.
+where its name leads to one definition: through the module and its imports, a class, or ``self``.
+Methods called on an object are not followed, so that measuring (``run/``) and loading
+(``load.py``) are missing, and what renders and prints is left out. A *stay* is a run of functions
+in one file; a *return* is a stay in a file that was left before.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 ENGINE = Path(__file__).parents[1] / "profiler/workbench"
 START = ("cli/ablate.py", "run")
-PRINTS = ("render/", "cli/formats.py", "cli/streams.py:show")
+PRINTS = ("render/", "cli/streams.py:show")
 ENTERED = ("__init__", "__post_init__", "__enter__", "__exit__", "__call__")  # by using a class
 
 
@@ -143,6 +144,6 @@ if __name__ == "__main__":
     files = stays(way)
     entered = len(set(files))
     print(
-        f"{len(way)} functions, {len(files)} stays in {entered} files, "
+        f"{len(way)} definitions, {len(files)} stays in {entered} files, "
         f"{len(files) - entered} returns"
     )
