@@ -15,11 +15,11 @@ def main() -> int:
     from workbench import children
 
     children.listen()
+    children.hide_memory()  # of its forks, too: a variant's process is of the same user
     if (status := children.kept()) is not None:
         return told(status)
     try:
         children.unblock()
-        children.hide_memory()  # a variant's process is of the same user
         from workbench.cli.main import main as run
 
         code = run()

@@ -83,13 +83,16 @@ def test_headers_of_cuda_are_found(file: str, kernel: str, monkeypatch: Patch) -
 
 
 @needs_nvrtc
-def test_a_missing_header_is_named_with_the_way_out(compiler: str, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH"])
+def test_a_missing_header_is_named_with_the_way_out(
+    variable: str, compiler: str, monkeypatch: Patch
+) -> None:
     with pytest.raises(CompileError) as told:
         registers("needs_header.cu", "::tiled")
     assert 'needs_header.cu(3): error: name followed by "::" must be a class' in told.value.message
     assert told.value.message.endswith("not found: <elsewhere/tiles.h>")
     assert "CPATH=FOLDER" in told.value.hint
-    monkeypatch.setenv("CPATH", str(CU / "include"))
+    monkeypatch.setenv(variable, str(CU / "include"))
     assert registers("needs_header.cu", "::tiled") > 0
 
 

@@ -13,6 +13,7 @@ from workbench.app.target import Target
 from workbench.errors import EnvironmentLacks, with_hint
 from workbench.evidence.records import CheckOutcome
 from workbench.load import VariantEvidence
+from workbench.run import side_jobs
 from workbench.run.measurement import Plan
 from workbench.study.model import Study
 from workbench.study.values import Tolerance, tolerance_at
@@ -96,7 +97,7 @@ def result(study: Study, evidence: VariantEvidence, shape: str) -> CheckRow:
 def check_row(
     study: Study, name: str, shape: str, outcome: CheckOutcome | None, status: str = ABSENT
 ) -> CheckRow:
-    """``status`` is that of one that was not ``found``."""
+    """Make a row; ``status`` is that of one without an ``outcome``."""
     row = CheckRow(name, shape, status, tolerance_at(study.tolerance, study.shapes[shape]).absolute)
     fields = CheckOutcome.__struct_fields__ if outcome else ()
     return replace(row, **{field: getattr(outcome, field) for field in fields})
@@ -107,11 +108,9 @@ def check_on_cpu(executor: Executor, study: Study, variants: list[str]) -> Check
 
     Raises EnvironmentLacks where that is no step.
     """
-    from workbench.run.side_jobs import check_on_cpu as called
-
     names = collectable(executor, study, variants or list(study.variants))
     with executor.reporter.progress() as hear:
-        outcomes, failed = called(study, names, hear)
+        outcomes, failed = side_jobs.check_on_cpu(study, names, hear)
     steps = {step.variant for step in study.ladder.steps}
     if not any(one.variant in steps for one in outcomes) and failed:
         why = failed[0].error

@@ -133,7 +133,7 @@ def find_target(
     if where_judged:
         chosen, planned = whole, whole.ladder.step(full[0])
         shape = shape or (planned.shape if planned else None)
-    return target_at(executor, workspace, profiled_shape(chosen, shape or None))
+    return target_at(executor, workspace, profiled_shape(chosen, shape))
 
 
 def find_study(

@@ -17,13 +17,13 @@ from workbench.study.files import (
     alone,
     for_shell,
     make_folder,
+    packaged_content,
     read_text,
     resolved,
     stands,
     write_bytes,
     write_new,
 )
-from workbench.study.workspace import packaged_content
 from workbench.words import INSTALL
 
 SKILL = Path("skills", "workbench")

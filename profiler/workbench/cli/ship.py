@@ -1,4 +1,4 @@
-"""``ship``: a package that was written."""
+"""``ship``: a kept variant written as a project of kernel-builder, which `kernels` loads."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ TOOLKIT = Path("/usr/local/cuda/bin/nvcc")
 HOST_COMPILERS = ("g++", "clang++", "c++")  # nvcc preprocesses with one
 NVCC_FLAGS = ("-cubin", "-lineinfo", "--expt-relaxed-constexpr", "--expt-extended-lambda")
 SOURCE, CUBIN, ENTRY = "kernel.cu", "kernel.cubin", "workbench_entry"
-TOOL_SECONDS = 600.0
+COMPILE_SECONDS = 600.0
 
 
 class NvccFails(Exception):
@@ -391,7 +391,7 @@ def nvcc_version(nvcc: str) -> str:
 def ran(
     command: Sequence[str],
     folder: str | Path,
-    seconds: float = TOOL_SECONDS,
+    seconds: float = COMPILE_SECONDS,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int | None, str]:
     """Exit code and output of a tool; the code is None where it did not start or come to an end."""

@@ -20,7 +20,7 @@ from workbench.words import VIRTUAL_ROOT
 _LOCAL = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 _COMPUTED = re.compile(r'^\s*#\s*include\s*([^\s"<].*)')
 
-NAMED = ("CPATH", "CPLUS_LOCAL_PATH")  # variables of g++ that name folders of headers
+NAMED = ("CPATH", "CPLUS_INCLUDE_PATH")  # variables of g++ that name folders of headers
 
 
 def header_folders(*, named_only: bool = False) -> list[str]:

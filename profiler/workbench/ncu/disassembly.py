@@ -188,7 +188,7 @@ def _steps(rising: Sequence[int]) -> list[int]:
     return [*rising[:1], *(after - before for before, after in pairwise(rising))]
 
 
-TOOL, TOOL_SECONDS = "nvdisasm", 120.0
+TOOL, DISASSEMBLY_SECONDS = "nvdisasm", 120.0
 Instructions = list[tuple[int, str]]  # address in bytes from the function's beginning, and text
 _FUNCTION = re.compile(rf"{re.escape(TEXT)}(?P<name>\S+):")
 _LABEL = re.compile(r"(?P<name>\.L_\w+):")
@@ -222,7 +222,7 @@ def disassembled(cubin: bytes, name: str) -> Mapping[str, Instructions]:
         )
     with temporary_folder() as folder:
         (path := folder / "kernel.cubin").write_bytes(cubin)
-        code, text = ran([nvdisasm(), "-c", path.name], folder, TOOL_SECONDS)
+        code, text = ran([nvdisasm(), "-c", path.name], folder, DISASSEMBLY_SECONDS)
     if code != 0:
         raise ToolFailed(
             f"{TOOL} could not read {name}", ran=text.strip()[:500], hint="is it a whole cubin?"

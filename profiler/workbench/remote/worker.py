@@ -171,6 +171,7 @@ def main() -> None:
     if (status := children.kept()) is not None:
         sys.exit(children.end_like(status))
     children.unblock()
+    children.hide_memory()  # a variant's process is of the same user
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no result
     job = sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from workbench.render.text import harmless
-from workbench.study.workspace import packaged_content
+from workbench.study.files import packaged_content
 
 if TYPE_CHECKING:
     import jinja2

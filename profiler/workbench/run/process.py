@@ -214,7 +214,7 @@ WORKERS_OF: ContextVar[Toolchain | None] = ContextVar("WORKERS_OF", default=None
 
 def worker_environment(cubins: Path) -> dict[str, str]:
     """The user's own, with this package importable and this Python first on PATH, or that of
-    ``workers_of``.
+    ``WORKERS_OF``.
 
     ``python3`` is called by its bare name: ncu writes its command line into every report.
     """

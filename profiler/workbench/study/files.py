@@ -590,3 +590,10 @@ def shown_path(path: Path) -> str:
     """Relative where it stands below the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def packaged_content() -> Path:
+    """The built-in workspace: inside the wheel, or the checkout around the source."""
+    package = Path(__file__).resolve().parents[1]
+    inside = package / "_content"
+    return inside if inside.is_dir() else package.parents[1]

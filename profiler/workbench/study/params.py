@@ -29,7 +29,6 @@ from typing import Any, cast
 
 from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
-from workbench.study.files import CONFIG_FILE as CONFIG_FILE
 from workbench.study.files import is_plain_name, readable_text
 from workbench.study.front_ends import syntax_tree
 from workbench.study.model import Step, Study, Variant
@@ -53,6 +52,8 @@ def declared(module: Path) -> dict[str, Parameter]:
             continue
         values: dict[str, Parameter] = {}
         for keyword in call.keywords:
+            if keyword.arg is None:  # ``**`` of something
+                continue
             value = None
             with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
                 value = ast.literal_eval(keyword.value)
@@ -62,8 +63,7 @@ def declared(module: Path) -> dict[str, Parameter]:
                     f"numbers or strings, which '{keyword.arg}' is not",
                     hint="compute what depends on them below, from params",
                 )
-            if keyword.arg:
-                values[keyword.arg] = cast(Parameter, value)
+            values[keyword.arg] = cast(Parameter, value)
         return values
     return {}
 

@@ -16,7 +16,14 @@ from workbench import bounds
 from workbench.errors import UsageError, nearest, unknown
 from workbench.study.config import Config, read_config
 from workbench.study.files import CONFIG_FILE as CONFIG_FILE
-from workbench.study.files import is_plain_name, no_file, read_text, resolved, stands
+from workbench.study.files import (
+    is_plain_name,
+    no_file,
+    packaged_content,
+    read_text,
+    resolved,
+    stands,
+)
 from workbench.study.model import EXAMPLE, Ladder, Study, Variant, base_name, read_ladder
 from workbench.study.params import find_variant
 from workbench.study.users_code import users_code
@@ -24,13 +31,6 @@ from workbench.study.values import Shape, Tolerance, ToleranceRule
 
 PACKAGED_EVIDENCE, PACKAGED_REPORTS = "workbench-evidence", "workbench-reports"
 LONGEST = 80  # of the name of a folder
-
-
-def packaged_content() -> Path:
-    """The built-in workspace: inside the wheel, or the checkout around the source."""
-    package = Path(__file__).resolve().parents[1]
-    inside = package / "_content"
-    return inside if inside.is_dir() else package.parents[1]
 
 
 def folder_name(names: Sequence[str]) -> str:
@@ -103,7 +103,7 @@ def find_workspace(project: Path | None = None) -> Workspace:
     Outside any workspace the built-in one is used, and what is written goes below the current
     directory.
     """
-    here, builtin, packaged = Path.cwd(), packaged_content(), False
+    here, packaged = Path.cwd(), False
     if project is not None:
         if not stands(project / CONFIG_FILE):
             raise UsageError(
@@ -113,7 +113,7 @@ def find_workspace(project: Path | None = None) -> Workspace:
     else:
         above = [p for p in (here, *here.parents) if stands(p / CONFIG_FILE)]
         packaged = not above
-        root = builtin if packaged else above[0]
+        root = packaged_content() if packaged else above[0]
     output = here if packaged else root
     return Workspace(root, read_config(root / CONFIG_FILE), packaged, output)
 
