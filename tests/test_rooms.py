@@ -124,16 +124,18 @@ def test_the_rooms_are_those_of_the_design() -> None:
     assert {room(name) for name in modules() if room(name)} == set(ROOMS)
 
 
-def test_use_cases_alone_load() -> None:
+def test_use_cases_and_three_verbs_load() -> None:
     """The stages after it take types from ``load``, and never read with it."""
     users = {
-        room(name)
+        name
         for name, tree in modules().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module == "workbench.load"
         if LOADS & {alias.name for alias in node.names}
     }
-    assert users == {"app", "cli"}
+    assert {room(name) for name in users} == {"app", "cli"}
+    verbs = {name.rpartition(".")[2] for name in users if room(name) == "cli"}
+    assert verbs == {"list", "ship", "weigh"}
 
 
 def test_only_the_command_line_knows_of_options_and_the_terminal() -> None:

@@ -11,11 +11,12 @@ import pytest
 from msgspec import structs
 
 from answers import not_none
-from made_evidence import series, session, timing, with_series
+from made_evidence import MHZ, series, session, timing, with_series
 from workbench.derive.speedup import (
     T_975,
     Ratio,
     between_sessions,
+    instance_time,
     over_recordings,
     over_sessions,
     paule_mandel,
@@ -29,6 +30,26 @@ from workbench.render.doc import time_words
 from workbench.words import Regime
 
 CHAINED = Regime.CHAINED
+
+
+def test_what_a_call_adds_is_the_median_of_the_differences_with_its_neighbours() -> None:
+    known = Series(
+        variant="a",
+        instance=0,
+        regime=CHAINED,
+        calls=12,
+        microseconds=(13.5, 14.0, 99.0),
+        around=(3.5, 3.5, 3.5),
+        mhz=(1000.0, 1000.0, 1000.0),
+        around_mhz=(2000.0, 2000.0, 2000.0),
+    )
+    found = instance_time(known)
+    assert found.microseconds == pytest.approx(10.5)
+    assert found.kilocycles == pytest.approx((14.0 * 1000 - 3.5 * 2000) / 1e3)
+    assert found.sm_clock_mhz == 1000
+    alone = instance_time(series("a", 7.0, Regime.BACK_TO_BACK))
+    assert alone.microseconds == 7
+    assert alone.kilocycles == pytest.approx(7 * MHZ / 1e3)
 
 
 def test_the_same_times_by_either_method_are_the_same() -> None:

@@ -112,6 +112,7 @@ def test_a_study_prints_where_a_standard_stream_is_closed(closed: str, root: Pat
             "def __getattr__(name):\n    raise KeyError(name)\n\n\ndef werk(shape):",
             ["study.py:21 cannot be used: KeyError"],
         ),
+        ("def work(shape):", "def werk(shape):", ["study.py does not define 'work'"]),
         ("def work(shape):", "work = 3\n\n\ndef werk(shape):", ["'work' must be a function"]),
     ],
 )

@@ -387,3 +387,14 @@ def test_ablate_tells_how_the_ladder_multiplies_out_and_a_point_above_its_roof(
     assert "> - fix2 stands above its roof: an error in the data" in out  # 20 % of FP32
     assert "> - fix5 stands above its roof: an error in the data" in out  # 20 % of L2
     assert "> - fix3 " not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "step"),
+    [("1,004,160", 1004160, 1), ("0.12", 0.12, 0.01), ("1.98e+09", 1.98e9, 1e7), ("-3.0", -3, 0.1)],
+)
+def test_numbers_as_ncu_prints_them(text: str, value: float, step: float) -> None:
+    found = ncu_csv.printed(text)
+    assert found is not None
+    assert found.value == value
+    assert found.step == pytest.approx(step)

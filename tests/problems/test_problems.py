@@ -426,7 +426,10 @@ def test_what_is_learned_of_a_function(what: str, learned: Callable[..., Learned
     text, inputs, versus, expected = LEARNED[what]
     told = learned(text, *inputs.split(), versus=versus)
     assert {name: getattr(told, name) for name in expected} == expected
+    assert told.errors
     assert all(relative < 1e-6 for _, relative in told.errors.values())
+    if text == FILLS:
+        assert told.errors["baseline"] == told.errors["torch_add"]
     assert ("only float32" in told.refusal) == (text == ONLY_FLOAT32)
     if text == NORM:  # its own rounding would else be the measure of others'
         assert min(relative for _, relative in told.errors.values()) > 0

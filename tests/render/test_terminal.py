@@ -92,7 +92,7 @@ def test_an_option_is_never_ignored(arguments: list[str], message: str, capsys: 
     assert message in error_of(capsys, *arguments, project=FIXTURE)
 
 
-@pytest.mark.parametrize("study", [pytest.param("moe", marks=pytest.mark.slow), "transpose"])
+@pytest.mark.parametrize("study", ["moe", "transpose"])
 def test_the_ladder_fits_a_screen_and_ends_with_its_winner(study: str, shown: list[Block]) -> None:
     assert main(["ablate", "--study", study, "--project", str(ROOT)]) == 0
     written = io.StringIO()
