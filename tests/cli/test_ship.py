@@ -24,11 +24,11 @@ from answers import Capsys, Patch, error_of, not_none, python
 from cli.test_mistakes import FILES
 from shipped_packages import handmade, loaded, ops_of, passes_opcheck, quiet
 from workbench.app import try_
+from workbench.app.ratios import needed_by, reference_of
 from workbench.app.try_ import UNCALLED
 from workbench.cli import ship
 from workbench.cli.main import main
 from workbench.cli.ship import sources_of, unit
-from workbench.cli.weigh import needed_by, reference_of
 from workbench.cuda.compiler import find_nvcc
 from workbench.derive.speedup import ratio_of, session_times, time_of
 from workbench.errors import GateFailed, UsageError

@@ -9,11 +9,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from workbench.app.executor import Executor
 from workbench.errors import EnvironmentLacks, UsageError, nearest, unknown
+from workbench.evidence.journal import passed_over
 from workbench.evidence.store import EvidenceFolder, evidence_folders, gpu_slug, latest
 from workbench.load import LadderEvidence, ShapeEvidence, load, load_ladder
 from workbench.ncu.catalog import known_figures
-from workbench.study.files import CONFIG_FILE, is_plain_name
+from workbench.study.files import CONFIG_FILE, is_plain_name, listed, shown_path
 from workbench.study.model import Ladder, Step, Study
 from workbench.study.params import Picked, including, profiled_shape
 from workbench.study.workspace import PACKAGED_EVIDENCE, Workspace, find_workspace
@@ -297,3 +299,19 @@ def workspace_to_keep(project: Path | None, name: str) -> Workspace:
     if not (is_plain_name(name) and name.isidentifier()):
         raise UsageError(f"'{name}' is no name of a study", hint="letters, digits and '_'")
     return workspace
+
+
+def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence[str]) -> None:
+    """Report lines of journals that cannot be read: a newer version may have written them."""
+    for folder in (folder for study in studies for folder in folders(workspace, study)):
+        if notes := passed_over(folder):
+            more = f" (and {len(notes) - 1} more)" if notes[1:] else ""
+            executor.note(f"{shown_path(folder.root)}: {notes[0]}{more}")
+
+
+def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
+    every = evidence_folders(workspace.ablations, study)
+    if workspace.packaged:
+        base = workspace.evidence_base(study)
+        every += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
+    return every

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.app.check import CheckedStudy, CheckRow, check, check_on_cpu
-from workbench.app.target import find_study, of_one_gpu, target_at
-from workbench.cli.list import tell_passed_over
+from workbench.app.target import find_study, of_one_gpu, target_at, tell_passed_over
 from workbench.cli.options import CheckOptions
 from workbench.cli.streams import executor, note, note_failures, show
 from workbench.errors import EnvironmentLacks, UsageError

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.app.executor import Executor
-from workbench.app.target import check_figures, tell_packaged
+from workbench.app.target import check_figures, folders, tell_packaged, tell_passed_over
 from workbench.cli.options import ListOptions
 from workbench.cli.streams import executor, show
 from workbench.errors import UsageError
-from workbench.evidence.journal import passed_over
-from workbench.evidence.store import EvidenceFolder, evidence_folders
 from workbench.load import load
 from workbench.render import doc
 from workbench.render.as_json import shown_fields
 from workbench.render.in_short import command
-from workbench.study.files import listed, shown_path
 from workbench.study.model import Study, base_name
 from workbench.study.sources import Fingerprints
 from workbench.study.workspace import Workspace, find_workspace
@@ -84,22 +80,6 @@ def run(options: ListOptions) -> None:
         tell_packaged(executor(), [study.name for study in studies])
     tell_passed_over(executor(), workspace, [study.name for study in studies])
     show(options, ListedStudies([listed_study(workspace, study) for study in studies]))
-
-
-def tell_passed_over(executor: Executor, workspace: Workspace, studies: Sequence[str]) -> None:
-    """Report lines of journals that cannot be read: a newer version may have written them."""
-    for folder in (folder for study in studies for folder in folders(workspace, study)):
-        if notes := passed_over(folder):
-            more = f" (and {len(notes) - 1} more)" if notes[1:] else ""
-            executor.note(f"{shown_path(folder.root)}: {notes[0]}{more}")
-
-
-def folders(workspace: Workspace, study: str) -> list[EvidenceFolder]:
-    every = evidence_folders(workspace.ablations, study)
-    if workspace.packaged:
-        base = workspace.evidence_base(study)
-        every += [EvidenceFolder(p) for p in listed(base) if p.is_dir()]
-    return every
 
 
 def listed_study(workspace: Workspace, study: Study) -> ListedStudy:

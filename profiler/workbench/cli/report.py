@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.app.report import reported
-from workbench.cli.list import tell_passed_over
+from workbench.app.target import tell_passed_over
 from workbench.cli.options import ReportOptions
 from workbench.cli.streams import note
 from workbench.study.files import shown_path

@@ -16,12 +16,11 @@ from msgspec import to_builtins
 
 import workbench
 from workbench.app.ablate import judged
-from workbench.app.target import Target, find_recorded
+from workbench.app.ratios import needed_by, reference_of, times_of
+from workbench.app.target import Target, find_recorded, tell_passed_over
 from workbench.children import temporary_folder
-from workbench.cli.list import tell_passed_over
 from workbench.cli.options import ShipOptions
 from workbench.cli.streams import executor, note, show
-from workbench.cli.weigh import needed_by, reference_of, times_of
 from workbench.cuda.programs import expand_includes
 from workbench.errors import GateFailed, UsageError, WorkbenchError
 from workbench.evidence import store

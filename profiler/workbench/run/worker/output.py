@@ -192,13 +192,13 @@ def refuse_output(out: Any, inputs: Inputs, name: str = "") -> tuple[str, str]:
     where = _at(name)
     if why := refuse_lazy(out, name):
         return f"run() returned {why}", RETURN_THEM
-    tensors = tensors_of(inputs)
-    devices = [tensor.device for tensor in tensors.values()]
+    handed = tensors_of(inputs)
+    devices = [tensor.device for tensor in handed.values()]
     if devices and out.device not in devices:
         why = f"run() returned a tensor on {out.device}{where}, its inputs are on {devices[0]}"
         return why, ON_THE_GPU
     begin, end = _range(out)
-    for key, value in tensors.items():
+    for key, value in handed.items():
         first, last = _range(value)
         if out.device == value.device and begin < last and first < end:
             return f"what run() returns{where} shares memory with its input '{key}'", OF_ITS_OWN
